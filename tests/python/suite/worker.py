@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs tests of torch's suite in one view and writes one line of JSON a test.
+
+A process of its own for each view, since the suite looks at BACKEND and WORLD_SIZE when imported.
+The ranks are forked: the suite is imported once instead of once a rank and test, which is the
+difference between one minute and twenty.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import json
+import os
+import sys
+import time
+import unittest
+from pathlib import Path
+from typing import Any
+
+from views import OURS, VIEWS, View
+
+
+def load_suite(view: View) -> Any:
+    """The suite's module, with its gates set for `view` and its BACKEND ours."""
+    os.environ["BACKEND"] = view.gate
+    import torch.distributed as dist
+    from torch.testing._internal.common_distributed import DistTestCases
+
+    if view.ours:
+        register(view)
+    if view.backend == OURS:
+        for feature in ("plugin", "gpu", "cuda", "ddp", "subgroup"):
+            DistTestCases.backend_feature[feature].add(OURS)
+    if view.gate == "mpi":
+        # torch's wheels are built without MPI; the gate asks for it by this function.
+        dist.is_mpi_available = lambda: True
+
+    from torch.testing._internal.distributed import distributed_test as module
+
+    os.environ["BACKEND"] = view.backend
+    module.BACKEND = view.backend
+    if view.backend == OURS:
+        module.PROFILING_SUPPORTED_BACKENDS.append(OURS)
+        module.SEND_RECV_PROFILING_SUPPORTED_BACKENDS.append(OURS)
+    return module
+
+
+def register(view: View) -> None:
+    """Puts our constructor behind the view's backend name."""
+    import torch.distributed as dist
+
+    if not dist.is_backend_available(OURS):
+        sys.exit(f"no backend {OURS!r} is registered: install this package (pip install -e .)")
+    if view.backend == OURS:
+        return
+    plugin = dist.Backend._plugins[OURS.upper()]
+    backend_type = getattr(dist.ProcessGroup.BackendType, view.backend.upper())
+    dist.Backend.register_backend(
+        view.backend,
+        plugin.creator_fn,
+        extended_api=True,
+        devices=["cpu", "cuda"],
+        _backend_type=backend_type,
+    )
+
+
+def test_class(module: Any, probe: Any) -> type[unittest.TestCase]:
+    import torch
+
+    fork = torch.multiprocessing.get_context("fork").Process
+
+    class Suite(module.TestDistBackend, module.DistributedTest._DistTestBase):  # type: ignore[misc]
+        def setUp(self) -> None:
+            super().setUp()
+            self._start_processes(fork)
+
+        @classmethod
+        def _run(cls, rank: int, test_name: str, *args: Any, **kwargs: Any) -> None:
+            probe.begin()
+            try:
+                super()._run(rank, test_name, *args, **kwargs)
+            finally:
+                probe.end(test_name, rank)
+
+    return Suite
+
+
+class Outcome(unittest.TestResult):
+    """Keeps what became of the last test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outcome = "pass"
+        self.reason = ""
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        super().startTest(test)
+        self.outcome, self.reason = "pass", ""
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        self.outcome, self.reason = "skip", reason
+
+    def addFailure(self, test: unittest.TestCase, err: Any) -> None:
+        self.outcome, self.reason = "fail", self._exc_info_to_string(err, test)
+
+    addError = addFailure
+
+    def addExpectedFailure(self, test: unittest.TestCase, err: Any) -> None:
+        self.outcome, self.reason = "expected failure", ""
+
+    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
+        self.outcome, self.reason = "fail", "passed, though marked as an expected failure"
+
+
+def evidence(folder: Path, test: str) -> dict[str, int]:
+    """The ranks' records of `test`, added up."""
+    total = {"ranks": 0, "calls": 0, "gloo": 0, "gloo_of_debug_wrapper": 0, "operations": 0}
+    for path in folder.glob(f"{test}.*.json"):
+        record = json.loads(path.read_text())
+        total["ranks"] += 1
+        for key in total:
+            total[key] += record.get(key, 0)
+        path.unlink()
+    return total
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--view", choices=VIEWS, required=True)
+    parser.add_argument("--world", type=int, required=True)
+    parser.add_argument("--tests", type=Path, help="file with one name a line; absent: every test")
+    parser.add_argument("--shard", default="0/1", help="i/n: every n-th test, from the i-th")
+    parser.add_argument("--records", type=Path, required=True, help="folder for the ranks' records")
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    sys.argv = sys.argv[:1]  # torch's test helpers read the command line when imported
+    faulthandler.enable()
+
+    os.environ["WORLD_SIZE"] = str(args.world)
+    # One test makes its group anew and can do so through a file only.
+    os.environ["INIT_METHOD"] = f"file://{args.records}/rendezvous"
+    os.environ["TEMP_DIR"] = str(args.records)  # each test replaces it by a folder of its own
+    module = load_suite(VIEWS[args.view])
+
+    from probe import Probe
+
+    probe = Probe(args.records, VIEWS[args.view].ours)
+    probe.install()
+    suite = test_class(module, probe)
+    names = unittest.TestLoader().getTestCaseNames(suite)
+    if args.tests is not None:
+        wanted = set(args.tests.read_text().split())
+        unknown = wanted - set(names)
+        if unknown:
+            sys.exit(f"no such tests in torch's suite: {', '.join(sorted(unknown))}")
+        names = [name for name in names if name in wanted]
+    index, shards = (int(part) for part in args.shard.split("/"))
+
+    with args.out.open("w") as out:
+        for name in names[index::shards]:
+            print(f"=== {name}", flush=True)
+            result = Outcome()
+            start = time.monotonic()
+            suite(name).run(result)
+            line = {
+                "test": name,
+                "outcome": result.outcome,
+                "reason": result.reason,
+                "seconds": round(time.monotonic() - start, 2),
+                **evidence(args.records, name),
+            }
+            print(f"--- {name}: {result.outcome} {result.reason}", flush=True)
+            out.write(json.dumps(line) + "\n")
+            out.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
