@@ -27,6 +27,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from tools.netns import Namespaces, unavailable
+
 # Two runs that add the same gradients in another order part slowly: rounding differs in the last
 # bit of a float (6e-8 relative) at the first step and grows as training amplifies it.
 LOSS_BOUND = 2e-3
@@ -53,8 +55,6 @@ def emulated_nodes(count: int, namespaces: bool) -> Iterator[list[Node]]:
             Node(name, env={"HFREDUCE_NODE": name, "GLOO_SOCKET_IFNAME": "lo"}) for name in names
         ]
         return
-    from tools.netns import Namespaces
-
     with Namespaces(count) as spaces:
         # Shared memory reaches across network namespaces; HFREDUCE_NODE keeps the nodes apart.
         yield [
@@ -65,13 +65,6 @@ def emulated_nodes(count: int, namespaces: bool) -> Iterator[list[Node]]:
             )
             for index, name in enumerate(names)
         ]
-
-
-def may_make_namespaces() -> bool:
-    if os.geteuid() != 0:
-        return False
-    probe = subprocess.run(["unshare", "--net", "true"], check=False, capture_output=True)
-    return probe.returncode == 0
 
 
 class Terminal:
@@ -95,7 +88,12 @@ class Terminal:
 
 
 def train(
-    backend: str, nodes: list[Node], args: argparse.Namespace, folder: Path, terminal: Terminal
+    backend: str,
+    nodes: list[Node],
+    args: argparse.Namespace,
+    limits: list[str],
+    folder: Path,
+    terminal: Terminal,
 ) -> dict[str, Any]:
     """Runs every rank to its end and returns rank 0's summary."""
     world = len(nodes) * args.ranks
@@ -105,6 +103,7 @@ def train(
     command += ["--seed", str(args.seed), "--log-every", str(max(1, args.steps // 20))]
     command += ["--init-method", f"file://{folder}/{backend}.rendezvous"]
     command += ["--summary", str(summary), "--timeout", "120"]
+    command += limits
     command += ["--sample", "0" if args.quick or backend != OURS else "280"]
     ranks: list[subprocess.Popen[str]] = []
     logs = [folder / f"{backend}.rank{rank}.log" for rank in range(world)]
@@ -189,6 +188,7 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--steps", type=int, default=160)
+    parser.add_argument("--seconds", type=float, default=100, help="limit of the first run")
     parser.add_argument("--size", default="small", help="see train_gpt.py")
     parser.add_argument("--batch", type=int, default=2, help="samples a rank and step")
     parser.add_argument("--nodes", type=int, default=2)
@@ -207,12 +207,12 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     args = arguments()
     terminal = Terminal()
-    namespaces = may_make_namespaces() and not args.no_namespaces
+    namespaces = not args.no_namespaces and unavailable() is None
     kind = "network namespaces" if namespaces else "groups of processes (HFREDUCE_NODE)"
     print(
         f"A GPT ({args.size}) learns Python from the standard library's sources on {args.nodes} "
         f"nodes of {args.ranks} ranks.\nThe nodes are {kind} on this machine of "
-        f"{os.cpu_count()} cores. {args.steps} steps over each backend."
+        f"{os.cpu_count()} cores; up to {args.steps} steps, in at most {args.seconds:.0f} s."
     )
     start = time.monotonic()
     runs = {}
@@ -222,7 +222,10 @@ def main() -> int:
     ):
         for backend in (OURS, PEER):
             terminal.heading(f'init_process_group(backend="{backend}")')
-            runs[backend] = train(backend, nodes, args, Path(folder), terminal)
+            limits = ["--max-seconds", str(args.seconds)]
+            if OURS in runs:
+                limits = ["--stop-at", str(len(runs[OURS]["losses"]))]
+            runs[backend] = train(backend, nodes, args, limits, Path(folder), terminal)
     report(runs, terminal)
     if "sample" in runs[OURS]:
         terminal.heading("After so little training it writes:")
@@ -236,7 +239,7 @@ def main() -> int:
             for mine, theirs in zip(runs[OURS]["losses"], runs[PEER]["losses"], strict=True)
         )
         print(
-            f"\nThe losses of all {args.steps} steps agree to {worst:.1e} (bound {LOSS_BOUND:g}); "
+            f"\nThe losses of all {len(runs[OURS]['losses'])} steps agree to {worst:.1e} (bound {LOSS_BOUND:g}); "
             f"hfreduce's engine finished {runs[OURS]['engine_operations']:,} operations on rank 0."
         )
     print(f"{time.monotonic() - start:.0f} s in all.")

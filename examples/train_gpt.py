@@ -235,6 +235,7 @@ def train(args: argparse.Namespace, group: Group) -> dict[str, Any]:
     losses, seconds, waits = [], [], []
     tokens_a_step = group.size * args.batch * shape.context
     progress = Progress(time.perf_counter())
+    began = time.perf_counter()
     for step in range(first, args.steps):
         start = time.perf_counter()
         for parameter_group in optimizer.param_groups:
@@ -252,19 +253,24 @@ def train(args: argparse.Namespace, group: Group) -> dict[str, Any]:
 
         progress.steps += 1
         progress.waited += waits[-1]
-        if (step + 1) % args.log_every == 0 or step + 1 == args.steps:
+        last = step + 1 in (args.steps, args.stop_at)
+        if (step + 1) % args.log_every == 0 or last:
             mean = group.mean(losses[-1])
             if group.rank == 0:
                 print(progress.line(step + 1, args.steps, mean, tokens_a_step), flush=True)
+            # All ranks see the same mean, so all of them stop or none does.
+            last = last or group.mean(time.perf_counter() - began) > args.max_seconds
             progress = Progress(time.perf_counter())
         due = args.save_every > 0 and (step + 1) % args.save_every == 0
-        if args.checkpoint and group.rank == 0 and (due or step + 1 == args.steps):
+        if args.checkpoint and group.rank == 0 and (due or last):
             state = {
                 "model": model.state_dict(),
                 "optimizer": optimizer.state_dict(),
                 "step": step + 1,
             }
             save(args.checkpoint, state)
+        if last:
+            break
 
     mean_losses = group.means(losses)
     summary = {
@@ -291,6 +297,8 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--size", choices=SHAPES, default="small")
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--stop-at", type=int, help="step to end after, ahead of --steps")
+    parser.add_argument("--max-seconds", type=float, default=math.inf, help="end after these")
     parser.add_argument("--batch", type=int, default=8, help="samples a rank and step")
     parser.add_argument("--lr", type=float, default=1e-3, help="highest learning rate")
     parser.add_argument("--seed", type=int, default=1)
@@ -312,9 +320,10 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     group = Group(args)
-    # Ranks that share a machine share its cores.
-    neighbours = int(os.environ.get("LOCAL_WORLD_SIZE", group.size))
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // neighbours))
+    if "OMP_NUM_THREADS" not in os.environ:
+        # Ranks that share a machine share its cores.
+        neighbours = int(os.environ.get("LOCAL_WORLD_SIZE", group.size))
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // neighbours))
     summary = train(args, group)
     if group.together and "hfreduce" in args.backend:
         import hfreduce
