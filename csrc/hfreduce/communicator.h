@@ -61,6 +61,8 @@ using RequestPtr = std::shared_ptr<Request>;
 
 struct OpOptions {
   std::chrono::milliseconds timeout{0};  // 0: the communicator's
+  // The caller will call wait() at once and so drive the operation: spares waking the engine.
+  bool will_wait = false;
 };
 
 // What the engine has done since the process started; for tests, doctor and benchmarks.

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Peer: another process that this one talks to. All groups that both belong to share it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "hfreduce/shm/segment.h"
+#include "hfreduce/wire/conn.h"
+#include "hfreduce/wire/frame.h"
+#include "hfreduce/wire/handshake.h"
+
+namespace hfreduce {
+
+// The first page of a process's segment; its arena follows.
+struct ControlPage {
+  Nonce proof;  // equal to the one announced through the store
+  // 1: operations are pending and nobody polls for them: whoever writes shared memory that this
+  // process may wait for must ring its doorbell.
+  alignas(64) std::atomic<std::uint32_t> armed;
+};
+inline constexpr std::size_t kArenaOffset = 4096;
+static_assert(sizeof(ControlPage) <= kArenaOffset);
+
+struct Peer {
+  ProcessId id{};
+  // Ready for use once set, and never changed after; guarded by PeerTable's lock until then.
+  std::shared_ptr<Conn> local;                 // Unix socket; a process of this host
+  std::vector<std::shared_ptr<Conn>> streams;  // TCP
+  std::shared_ptr<Segment> segment;            // its process segment, where local
+  ff::UniqueFd doorbell;                       // its eventfd, where local
+
+  ControlPage* control() const { return reinterpret_cast<ControlPage*>(segment->data()); }
+  // The connection for control frames and messages.
+  Conn* main_conn() const {
+    if (local) return local.get();
+    return streams.empty() ? nullptr : streams.front().get();
+  }
+  // Wakes the process if it sleeps with operations pending. To be called after a store that it may
+  // wait for; the fence orders that store before the look at `armed`.
+  void ring_if_armed() const;
+
+  std::atomic<bool> lost{false};
+  std::mutex mu;
+  ff::Status why_lost;  // guarded by mu
+};
+
+}  // namespace hfreduce
