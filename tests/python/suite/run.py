@@ -162,7 +162,7 @@ def main() -> int:
     results: dict[tuple[str, int], Rows] = {}
     for name in args.view or ours:
         for world in worlds:
-            tests = report.expected(VIEWS[name], baseline, world)
+            tests = report.expected(VIEWS[name], baseline, results, world)
             if args.test:
                 tests = [test for test in tests if test in args.test]
             if tests:
@@ -173,6 +173,8 @@ def main() -> int:
     problems = report.problems(results)
     for problem in problems:
         print(problem)
+    if problems:
+        print(f"the whole output of each run: {STATE}/VIEW-WORLD-N.log")
     if args.json:
         rows = {f"{view}@{world}": rows for (view, world), rows in results.items()}
         args.json.write_text(json.dumps(rows, indent=1))

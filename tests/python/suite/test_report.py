@@ -61,6 +61,17 @@ def test_only_the_listed_failure_is_allowed_and_only_for_its_reason() -> None:
     assert judged(test=test, outcome="fail", reason="Connection closed by peer") != []
 
 
+def test_a_refusal_for_size_counts_unless_a_larger_world_took_the_test() -> None:
+    small = {
+        "test_all_to_all_group": row(outcome="skip", reason="Skipped due to small world size.")
+    }
+    large = {"test_all_to_all_group": row(ranks=8)}
+    runs = {("name-alltoall", 3): small, ("name-alltoall", 8): large}
+    assert report.problems(runs) == []
+    (problem,) = report.problems({("name-alltoall", 3): small})
+    assert "small world size" in problem
+
+
 def test_what_is_expected_follows_from_gloo() -> None:
     baseline = {
         3: {
@@ -71,9 +82,10 @@ def test_what_is_expected_follows_from_gloo() -> None:
         },
         8: {"test_b": row()},
     }
-    assert report.expected(VIEWS["name"], baseline, 3) == ["test_a"]
-    assert report.expected(VIEWS["as-gloo"], baseline, 8) == ["test_b"]
-    assert report.expected(VIEWS["as-mpi"], baseline, 3) == ["test_c"]
-    assert report.expected(VIEWS["as-mpi"], baseline, 8) == []
+    assert report.expected(VIEWS["name"], baseline, {}, 3) == ["test_a"]
+    assert report.expected(VIEWS["as-gloo"], baseline, {}, 8) == ["test_b"]
+    assert report.expected(VIEWS["as-mpi"], baseline, {}, 3) == ["test_c"]
+    refused = {("name-alltoall", 3): {"test_c": baseline[3]["test_b"], "test_e": row()}}
+    assert report.expected(VIEWS["name-alltoall"], baseline, refused, 8) == ["test_c"]
     gated = [test for test, entry in baseline[3].items() if report.refused_for_size(entry)]
     assert gated == ["test_b", "test_d"]

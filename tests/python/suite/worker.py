@@ -32,14 +32,15 @@ def load_suite(view: View) -> Any:
     if view.backend == OURS:
         for feature in ("plugin", "gpu", "cuda", "ddp", "subgroup"):
             DistTestCases.backend_feature[feature].add(OURS)
-    if view.gate == "mpi":
-        # torch's wheels are built without MPI; the gate asks for it by this function.
-        dist.is_mpi_available = lambda: True
 
     from torch.testing._internal.distributed import distributed_test as module
 
     os.environ["BACKEND"] = view.backend
     module.BACKEND = view.backend
+    if view.backend == "mpi":
+        # torch takes this constant for a backend that meets without a store and knows its own rank;
+        # everything else goes by the name.
+        dist.Backend.MPI = "mpi that meets by itself"
     if view.backend == OURS:
         module.PROFILING_SUPPORTED_BACKENDS.append(OURS)
         module.SEND_RECV_PROFILING_SUPPORTED_BACKENDS.append(OURS)
