@@ -239,8 +239,9 @@ def main() -> int:
             for mine, theirs in zip(runs[OURS]["losses"], runs[PEER]["losses"], strict=True)
         )
         print(
-            f"\nThe losses of all {len(runs[OURS]['losses'])} steps agree to {worst:.1e} (bound {LOSS_BOUND:g}); "
-            f"hfreduce's engine finished {runs[OURS]['engine_operations']:,} operations on rank 0."
+            f"\nThe losses of all {len(runs[OURS]['losses'])} steps agree to {worst:.1e} "
+            f"(bound {LOSS_BOUND:g}); hfreduce's engine finished "
+            f"{runs[OURS]['engine_operations']:,} operations on rank 0."
         )
     print(f"{time.monotonic() - start:.0f} s in all.")
     return 1 if failed else 0

@@ -51,16 +51,20 @@ def test_restart_after_a_kill(tmp_path: Path) -> None:
     # The ranks' second attempt meets in a store that still holds the first one's keys, which Gloo
     # takes for its peers' addresses; with this variable torchrun gives every attempt its own.
     env = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if BACKEND == "gloo" else {}
-    run = subprocess.run(
+    run = subprocess.Popen(
         [*command, str(script), str(tmp_path), BACKEND],
         env={**os.environ, **env},
-        check=False,
-        capture_output=True,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=120,
     )
-    assert run.returncode == 0, run.stderr[-3000:]
+    try:
+        _, said = run.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        run.terminate()  # on which torchrun ends its ranks; killed, it would leave them behind
+        _, said = run.communicate(timeout=60)
+        raise AssertionError(f"torchrun did not end:\n{said[-3000:]}") from None
+    assert run.returncode == 0, said[-3000:]
     for rank in range(2):
         attempt, first, step, operations = json.loads((tmp_path / f"done{rank}").read_text())
-        assert (attempt, first, step) == (1, 3, 6), run.stderr
+        assert (attempt, first, step) == (1, 3, 6), said
         assert operations is None or operations > 0

@@ -24,7 +24,6 @@ from views import OURS, VIEWS, View
 def load_suite(view: View) -> Any:
     """The suite's module, with its gates set for `view` and its BACKEND ours."""
     os.environ["BACKEND"] = view.gate
-    import torch.distributed as dist
     from torch.testing._internal.common_distributed import DistTestCases
 
     if view.ours:
@@ -37,10 +36,6 @@ def load_suite(view: View) -> Any:
 
     os.environ["BACKEND"] = view.backend
     module.BACKEND = view.backend
-    if view.backend == "mpi":
-        # torch takes this constant for a backend that meets without a store and knows its own rank;
-        # everything else goes by the name.
-        dist.Backend.MPI = "mpi that meets by itself"
     if view.backend == OURS:
         module.PROFILING_SUPPORTED_BACKENDS.append(OURS)
         module.SEND_RECV_PROFILING_SUPPORTED_BACKENDS.append(OURS)
@@ -55,15 +50,32 @@ def register(view: View) -> None:
         sys.exit(f"no backend {OURS!r} is registered: install this package (pip install -e .)")
     if view.backend == OURS:
         return
-    plugin = dist.Backend._plugins[OURS.upper()]
+    create = dist.Backend._plugins[OURS.upper()].creator_fn
+    if view.backend == "mpi":
+        create = meeting_like_mpi(create)
     backend_type = getattr(dist.ProcessGroup.BackendType, view.backend.upper())
     dist.Backend.register_backend(
         view.backend,
-        plugin.creator_fn,
+        create,
         extended_api=True,
         devices=["cpu", "cuda"],
         _backend_type=backend_type,
     )
+
+
+def meeting_like_mpi(create: Any) -> Any:
+    """torch gives MPI neither store nor rank, since mpirun has told MPI both. Forking told us."""
+    import torch.distributed as dist
+
+    def create_by_file(options: Any, backend_options: Any) -> Any:
+        size = int(os.environ["WORLD_SIZE"])
+        store = dist.FileStore(f"{os.environ['TEMP_DIR']}/instead_of_mpirun", size)
+        options.store = dist.PrefixStore(f"{options.group_id}/", store)
+        if options.group_rank < 0:  # the default group
+            options.group_rank, options.group_size = int(os.environ["RANK"]), size
+        return create(options, backend_options)
+
+    return create_by_file
 
 
 def test_class(module: Any, probe: Any) -> type[unittest.TestCase]:
@@ -78,6 +90,7 @@ def test_class(module: Any, probe: Any) -> type[unittest.TestCase]:
 
         @classmethod
         def _run(cls, rank: int, test_name: str, *args: Any, **kwargs: Any) -> None:
+            os.environ["RANK"] = str(rank)
             probe.begin()
             try:
                 super()._run(rank, test_name, *args, **kwargs)
