@@ -48,7 +48,7 @@ void ChunkExchange::post(int node, int phase, std::byte* data, std::size_t bytes
                          RecvSlot* slot) {
   slot->done.store(false, std::memory_order_relaxed);
   plan_.comm->inbox().post(plan_.owner(node, index_), plan_.op->sequence(), index_ * 2 + phase,
-                           data, bytes, slot);
+                           plan_.op->signature(), data, bytes, slot);
 }
 
 void ChunkExchange::send(int node, int phase, const std::byte* data, std::size_t bytes) {

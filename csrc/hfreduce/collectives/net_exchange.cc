@@ -29,7 +29,7 @@ void NetExchange::add_receive(int from, std::uint32_t stream, void* data, std::s
   auto* to = static_cast<std::byte*>(data);
   std::size_t piece = 0;
   for (std::size_t at = 0; at < bytes || piece == 0; at += kPieceBytes, ++piece) {
-    comm().inbox().post(from, sequence(), slot_id(stream, piece), to + at,
+    comm().inbox().post(from, sequence(), slot_id(stream, piece), signature(), to + at,
                         std::min(kPieceBytes, bytes - at), &receives_.emplace_back());
   }
 }

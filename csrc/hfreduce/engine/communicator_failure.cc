@@ -91,14 +91,6 @@ bool CommunicatorImpl::is_member(int rank, const Peer& peer) const {
 }
 
 Sink CommunicatorImpl::bulk_begins(Conn* conn, const FrameHeader& header) {
-  if (header.type == FrameType::kData && header.signature != 0) {
-    std::unique_lock lock(queue_mu_);
-    if (header.sequence == sequence_ && header.signature != signature_) {
-      lock.unlock();
-      note_mismatch(header.rank, "called " + header.op.to_string());
-      return {};
-    }
-  }
   return inbox_->bulk_begins(conn, header);
 }
 

@@ -20,6 +20,13 @@ std::string size_conflict(std::uint64_t sent, std::uint64_t expected) {
   return fmt::format("sent {} bytes where {} were expected", sent, expected);
 }
 
+// What is wrong with a payload for its place; empty if it fits.
+std::string conflict(const RecvSlot& slot, std::uint64_t size, std::uint32_t signature,
+                     const OpDescriptor& op) {
+  if (slot.signature != 0 && signature != slot.signature) return "called " + op.to_string();
+  return size != slot.size ? size_conflict(size, slot.size) : std::string();
+}
+
 }  // namespace
 
 Inbox::Inbox(std::uint64_t group, int rank, int size,
@@ -36,8 +43,9 @@ void Inbox::connect(std::vector<Conn*> conns) {
   conns_ = std::move(conns);
 }
 
-void Inbox::post(int from, std::uint64_t sequence, std::uint64_t slot, void* data,
-                 std::uint64_t size, RecvSlot* out) {
+void Inbox::post(int from, std::uint64_t sequence, std::uint64_t slot, std::uint32_t signature,
+                 void* data, std::uint64_t size, RecvSlot* out) {
+  out->signature = signature;
   out->data = data;
   out->size = size;
   out->rank = from;
@@ -207,10 +215,8 @@ void Inbox::consume_credit(int rank, std::uint64_t bytes) {
 
 void Inbox::take_early(RecvSlot* slot, const std::shared_ptr<Early>& early, int rank,
                        std::string* what) {
-  if (early->bytes.size() != slot->size) {
-    *what = size_conflict(early->bytes.size(), slot->size);
-    return;
-  }
+  *what = conflict(*slot, early->bytes.size(), early->signature, early->op);
+  if (!what->empty()) return;
   if (!early->complete) {
     early->claimed = slot;  // bulk_arrived() copies
     claimed_.push_back(early);
@@ -223,10 +229,8 @@ void Inbox::take_early(RecvSlot* slot, const std::shared_ptr<Early>& early, int 
 
 Sink Inbox::receive_into(RecvSlot* slot, Conn* conn, const FrameHeader& header,
                          std::string* what) {
-  if (header.length != slot->size) {
-    *what = size_conflict(header.length, slot->size);
-    return {};
-  }
+  *what = conflict(*slot, header.length, header.signature, header.op);
+  if (!what->empty()) return {};
   slot->filling = conn;
   slot->rank = header.rank;
   return {slot->data, slot, nullptr};
@@ -234,6 +238,8 @@ Sink Inbox::receive_into(RecvSlot* slot, Conn* conn, const FrameHeader& header,
 
 Sink Inbox::keep_early(const FrameHeader& header, std::shared_ptr<Early> early) {
   early->bytes.resize(header.length);
+  early->op = header.op;
+  early->signature = header.signature;
   void* data = early->bytes.data();
   return {data, nullptr, std::move(early)};
 }

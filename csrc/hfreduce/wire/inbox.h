@@ -38,6 +38,7 @@ struct RecvSlot : Transfer {
   void* data = nullptr;
   std::uint64_t size = 0;
   int rank = -1;            // from; for a message from any source, filled in on matching
+  std::uint32_t signature = 0;  // that the payload must bear; 0: any
   Conn* filling = nullptr;  // guarded by the inbox
 };
 
@@ -60,8 +61,9 @@ class Inbox {
   void connect(std::vector<Conn*> conns);
 
   // Transfers of collective `sequence`. The slot is done when the payload is there / is sent.
-  void post(int from, std::uint64_t sequence, std::uint64_t slot, void* data, std::uint64_t size,
-            RecvSlot* out);
+  // A payload that bears another signature is a mismatch.
+  void post(int from, std::uint64_t sequence, std::uint64_t slot, std::uint32_t signature,
+            void* data, std::uint64_t size, RecvSlot* out);
   void send(int to, std::uint64_t sequence, std::uint64_t slot, const OpDescriptor& op,
             std::uint32_t signature, const void* data, std::uint64_t size, SendSlot* out);
 
@@ -96,6 +98,8 @@ class Inbox {
   // A small payload that came before its place was posted.
   struct Early {
     std::vector<std::byte> bytes;
+    OpDescriptor op;
+    std::uint32_t signature = 0;
     bool complete = false;
     RecvSlot* claimed = nullptr;  // posted while it was still arriving
   };

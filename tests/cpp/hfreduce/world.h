@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -49,6 +50,16 @@ struct WorldShape {
 };
 
 using RankBody = std::function<void(Communicator& comm)>;
+
+// A place where the ranks' threads wait for each other, without the library.
+class MeetingPoint {
+ public:
+  explicit MeetingPoint(int size) : barrier_(size) {}
+  void wait() { barrier_.arrive_and_wait(); }
+
+ private:
+  std::barrier<> barrier_;
+};
 
 // Runs `body` on every rank and destroys the group.
 inline void run_world(const WorldShape& shape, const RankBody& body) {
