@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allreduce on one host: libhfreduce against the MPI libraries and against memcpy; the torch backend
+"""Allreduce on one host: libhfreduce against the MPI libraries and memcpy, the torch backend
 against Gloo. About 9 minutes; --quick about 2."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest allreduces: libhfreduce against the MPI libraries; the torch backend against Gloo and
-against a backend that does nothing, with torch's flight recorder on and off. About 2 minutes;
+"""The smallest allreduces: libhfreduce against the MPI libraries; the torch backend against Gloo
+and against a backend that does nothing, with torch's flight recorder on and off. About 2 minutes;
 --quick about 1. The no-op backend is built on the first run."""
 
 from __future__ import annotations

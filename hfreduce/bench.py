@@ -54,15 +54,22 @@ class Work:
     expected: Callable[[], torch.Tensor]
 
 
+def _pattern(rank: int, begin: int) -> torch.Tensor:
+    """The inputs repeat themselves after MAX_VALUE + 1 elements: this is how they begin."""
+    return (torch.arange(begin, begin + MAX_VALUE + 1) + rank) % (MAX_VALUE + 1)
+
+
+def _tiled(values: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
+    return values.to(dtype).repeat(count // len(values) + 1)[:count].clone()
+
+
 def _values(rank: int, begin: int, count: int, dtype: torch.dtype) -> torch.Tensor:
-    return ((torch.arange(begin, begin + count) + rank) % (MAX_VALUE + 1)).to(dtype)
+    return _tiled(_pattern(rank, begin), count, dtype)
 
 
 def _sum(begin: int, count: int, ranks: int, dtype: torch.dtype) -> torch.Tensor:
-    total = torch.zeros(count, dtype=torch.int64)
-    for rank in range(ranks):
-        total += _values(rank, begin, count, torch.int64)
-    return total.to(dtype)
+    total = torch.stack([_pattern(rank, begin) for rank in range(ranks)]).sum(0)
+    return _tiled(total, count, dtype)
 
 
 def _allreduce(rank: int, ranks: int, count: int, dtype: torch.dtype) -> Work:

@@ -26,7 +26,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 CLONE_NEWNET = 0x40000000
 MAX_NODES = 250
@@ -92,7 +92,7 @@ class Namespaces:
         self._switch = -1
         self._owner = os.getpid()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Namespaces:
         try:
             self._open()
         except BaseException:

@@ -22,7 +22,7 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": _installed("torch"),
         "load_at_start": round(os.getloadavg()[0], 2),
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
     }
 
 

@@ -113,7 +113,7 @@ class IntelMpi(Mpi):
             run_quietly(pip, "installing Intel MPI")
             done.touch()
         lib = self._root / "lib"
-        # impi-devel's mpicc holds paths of the machine that it was made on; the flags are all of it.
+        # impi-devel's mpicc holds paths of the machine it was made on; these flags are all of it.
         flags = [f"-I{self._root / 'include'}", f"-L{lib}", "-lmpi", f"-Wl,-rpath,{lib}"]
         self._program = compile_c("mpi_bench.c", "mpi_bench_intel", ["cc"], flags)
 

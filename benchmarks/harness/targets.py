@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+import tomllib
 
 from .cases import METRIC_NAMES, BenchError, Case, parse_size
 from .peers import MPI_KEYS

@@ -44,32 +44,41 @@ def _work(case: Case) -> tuple[Callable[[], Any], Callable[[], int]]:
         count = max(1, count // ranks) * ranks
     part = count // ranks
 
-    def values(of_rank: int, begin: int, length: int) -> torch.Tensor:
-        # Small whole numbers: exact in every type as long as their sum stays below 256.
-        return ((of_rank * 5 + begin + torch.arange(length)) % 31).to(dtype)
+    # Small whole numbers: exact in every type as long as their sum stays below 256.
+    def pattern(of_rank: int, begin: int) -> torch.Tensor:
+        return (of_rank * 5 + begin + torch.arange(31)) % 31
 
-    def everyone(begin: int, length: int) -> list[torch.Tensor]:
-        return [values(r, begin, length) for r in range(ranks)]
+    def tiled(values: torch.Tensor, length: int) -> torch.Tensor:
+        return values.to(dtype).repeat(length // 31 + 1)[:length].clone()
+
+    def values(of_rank: int, begin: int, length: int) -> torch.Tensor:
+        return tiled(pattern(of_rank, begin), length)
+
+    def total(begin: int, length: int) -> torch.Tensor:
+        return tiled(torch.stack([pattern(r, begin) for r in range(ranks)]).sum(0), length)
+
+    def everyone(begin: int, length: int) -> torch.Tensor:
+        return torch.cat([values(r, begin, length) for r in range(ranks)])
 
     inputs = values(rank, 0, part if case.op == "allgather" else count)
     outputs = inputs
     if case.op == "allreduce":
-        expected = torch.stack(everyone(0, count)).sum(0).to(dtype)
+        expected = total(0, count)
         operation = lambda: dist.all_reduce(inputs)
     elif case.op == "broadcast":
         expected = values(0, 0, count)
         operation = lambda: dist.broadcast(inputs, 0)
     elif case.op == "allgather":
         outputs = torch.zeros(count, dtype=dtype)
-        expected = torch.cat(everyone(0, part))
+        expected = everyone(0, part)
         operation = lambda: ALL_GATHER(outputs, inputs)
     elif case.op == "reduce_scatter":
         outputs = torch.zeros(part, dtype=dtype)
-        expected = torch.stack(everyone(rank * part, part)).sum(0).to(dtype)
+        expected = total(rank * part, part)
         operation = lambda: REDUCE_SCATTER(outputs, inputs)
     elif case.op == "alltoall":
         outputs = torch.zeros(count, dtype=dtype)
-        expected = torch.cat(everyone(rank * part, part))
+        expected = everyone(rank * part, part)
         operation = lambda: dist.all_to_all_single(outputs, inputs)
     else:
         raise BenchError(f"unknown operation {case.op}")
