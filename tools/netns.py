@@ -205,7 +205,8 @@ class Namespaces:
                 "ip",
                 "-batch",
                 "-",
-                text=f"link set lo up\nlink set eth0 up\naddr add {self.address(node)}/24 dev eth0\n"
+                text="link set lo up\nlink set eth0 up\n"
+                f"addr add {self.address(node)}/24 dev eth0\n"
                 f"addr add {self.address6(node)}/64 dev eth0 nodad\n",
             )
         if self._rate is not None:
