@@ -44,7 +44,7 @@ def test_functional_collectives(compiler: str | None) -> None:
 
 @pytest.mark.long
 def test_functional_collectives_through_inductor() -> None:
-    ours, gloos = compare(run_mixture, 2, {"compiler": "inductor"}, timeout_s=300)
+    ours, gloos = compare(run_mixture, 2, {"compiler": "inductor"}, timeout_s=280)
     torch.testing.assert_close(ours, gloos, rtol=1e-5, atol=1e-6)
 
 
