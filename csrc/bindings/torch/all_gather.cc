@@ -19,7 +19,7 @@ void check_outputs(const Tensors& outputs, const at::Tensor& input, int rank, in
   // Sizes may differ from rank to rank; what others send is compared when it arrives.
   const std::int64_t own = outputs[static_cast<std::size_t>(rank)].numel();
   if (own != input.numel()) {
-    throw_invalid(kAllGatherName, kAllGatherName, ": tensor_list[", rank, "] has ", own,
+    throw_invalid(kAllGatherName, "tensor_list[", rank, "] has ", own,
                   " elements, but this rank contributes ", input.numel(),
                   "; both must be of one size");
   }
@@ -52,7 +52,7 @@ WorkPtr Backend::allgather(TensorLists& outputs, Tensors& inputs,
   const at::Tensor& input = only(inputs, kAllGatherName, "tensor");
   check_dense(input, kAllGatherName, "tensor");
   if (outputs.size() != 1) {
-    throw_invalid(kAllGatherName, kAllGatherName, ": ", outputs.size(), " output lists were given; pass exactly one");
+    throw_invalid(kAllGatherName, outputs.size(), " output lists were given; pass exactly one");
   }
   check_outputs(outputs.front(), input, rank_, size_);
   const DType dtype = movable_dtype(input, kAllGatherName);
@@ -60,15 +60,16 @@ WorkPtr Backend::allgather(TensorLists& outputs, Tensors& inputs,
   std::vector<Bytes> pieces = work->write_each(outputs.front());
   const ConstBytes in = take_input(*work, input, pieces, rank_);
   work->returns(outputs.front());
-  return launch(std::move(work), communicator().allgather(in, std::move(pieces), dtype,
-                                                          op_options(options)));
+  return launch(std::move(work),
+                communicator().allgather(in, std::move(pieces), dtype, op_options(options)));
 }
 
 RequestPtr Backend::all_gather_flat(Work& work, const at::Tensor& output, const at::Tensor& input,
                                     OpOptions options) {
   std::vector<Bytes> pieces = writable_pieces(work.write(output), size_);
   const ConstBytes in = take_input(work, input, pieces, rank_);
-  return communicator().allgather(in, std::move(pieces), movable_dtype(input, kAllGatherName), options);
+  return communicator().allgather(in, std::move(pieces), movable_dtype(input, kAllGatherName),
+                                  options);
 }
 
 WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -81,7 +82,7 @@ WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
 WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                  const c10d::AllgatherOptions& options) {
   if (outputs.size() != inputs.size()) {
-    throw_invalid(kAllGatherName, kAllGatherName, ": ", outputs.size(), " outputs for ", inputs.size(),
+    throw_invalid(kAllGatherName, outputs.size(), " outputs for ", inputs.size(),
                   " inputs; pass one for each");
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -89,8 +90,8 @@ WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inpu
     check_writable(outputs[i], kAllGatherName, "output");
     check_same_dtype(inputs[i], outputs[i], kAllGatherName, "output");
     if (outputs[i].numel() != inputs[i].numel() * size_) {
-      throw_invalid(kAllGatherName, kAllGatherName, ": the output has ", outputs[i].numel(),
-                    " elements; make it ", inputs[i].numel(), " (the input) x ", size_,
+      throw_invalid(kAllGatherName, "the output has ", outputs[i].numel(), " elements; make it ",
+                    inputs[i].numel(), " (the input) x ", size_,
                     " (the ranks) = ", inputs[i].numel() * size_);
     }
     movable_dtype(inputs[i], kAllGatherName);
@@ -101,8 +102,7 @@ WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inpu
   work->returns(outputs);
   std::vector<RequestPtr> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    parts.push_back(
-        all_gather_flat(*work, outputs[i], inputs[i], op_options(options)));
+    parts.push_back(all_gather_flat(*work, outputs[i], inputs[i], op_options(options)));
   }
   if (parts.size() == 1) return launch(std::move(work), std::move(parts.front()));
   return launch(std::move(work), std::make_shared<JoinedRequest>(std::move(parts)));
@@ -114,7 +114,7 @@ WorkPtr Backend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
   check_count(outputs.size(), size_, kAllGatherName, "output_tensor_lists");
   for (const Tensors& list : outputs) {
     if (list.size() != inputs.size()) {
-      throw_invalid(kAllGatherName, kAllGatherName, ": a list in output_tensor_lists has ", list.size(),
+      throw_invalid(kAllGatherName, "a list in output_tensor_lists has ", list.size(),
                     " tensors for ", inputs.size(), " inputs; pass one for each");
     }
   }
@@ -131,8 +131,8 @@ WorkPtr Backend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     std::vector<Bytes> pieces = work->write_each(by_input[i]);
     const ConstBytes in = take_input(*work, inputs[i], pieces, rank_);
-    parts.push_back(communicator().allgather(in, std::move(pieces), movable_dtype(inputs[i], kAllGatherName),
-                                             op_options(options)));
+    parts.push_back(communicator().allgather(
+        in, std::move(pieces), movable_dtype(inputs[i], kAllGatherName), op_options(options)));
   }
   for (const Tensors& list : outputs) work->returns(list);
   return launch(std::move(work), std::make_shared<JoinedRequest>(std::move(parts)));

@@ -12,8 +12,7 @@ WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& optio
   check_writable(tensor, "all_reduce", "tensor");
   const DType dtype = reducible_dtype(tensor, "all_reduce");
   const Reduction reduction = to_reduction(options.reduceOp);
-  auto work =
-      new_work(c10d::OpType::ALLREDUCE, Title::kAllReduce, options.asyncOp, tensors);
+  auto work = new_work(c10d::OpType::ALLREDUCE, Title::kAllReduce, options.asyncOp, tensors);
   const at::Tensor data = work->update(tensor);
   work->returns(tensor);
   void* const memory = data.mutable_data_ptr();
@@ -29,17 +28,16 @@ WorkPtr Backend::allreduce_coalesced(Tensors& tensors,
     reducible_dtype(tensor, "all_reduce_coalesced");
   }
   const Reduction reduction = to_reduction(options.reduceOp);
-  auto work = new_work(c10d::OpType::ALLREDUCE_COALESCED, Title::kAllReduce, options.asyncOp,
-                       tensors);
+  auto work =
+      new_work(c10d::OpType::ALLREDUCE_COALESCED, Title::kAllReduce, options.asyncOp, tensors);
   std::vector<RequestPtr> parts;
   parts.reserve(tensors.size());
   for (const at::Tensor& tensor : tensors) {
     const at::Tensor data = work->update(tensor);
     void* const memory = data.mutable_data_ptr();
-    parts.push_back(communicator().allreduce(
-        memory, memory, static_cast<std::size_t>(data.numel()),
-        reducible_dtype(tensor, "all_reduce_coalesced"), reduction,
-        op_options(options)));
+    parts.push_back(communicator().allreduce(memory, memory, static_cast<std::size_t>(data.numel()),
+                                             reducible_dtype(tensor, "all_reduce_coalesced"),
+                                             reduction, op_options(options)));
   }
   work->returns(tensors);
   return launch(std::move(work), std::make_shared<JoinedRequest>(std::move(parts)));

@@ -17,22 +17,21 @@ std::vector<std::int64_t> rows_for_each(const at::Tensor& tensor,
   const std::int64_t rows = tensor.dim() == 0 ? tensor.numel() : tensor.size(0);
   if (splits.empty()) {
     if (rows % ranks != 0) {
-      throw_invalid(kAllToAllName, kAllToAllName, ": dimension 0 of ", field, " is ", rows,
-                    ", which the ", ranks, " ranks cannot share equally; pass ", field,
-                    "_split_sizes");
+      throw_invalid(kAllToAllName, "dimension 0 of ", field, " is ", rows, ", which the ", ranks,
+                    " ranks cannot share equally; pass ", field, "_split_sizes");
     }
     return std::vector<std::int64_t>(static_cast<std::size_t>(ranks), rows / ranks);
   }
   check_count(splits.size(), ranks, kAllToAllName, (std::string(field) + "_split_sizes").c_str());
   for (const std::int64_t split : splits) {
     if (split < 0) {
-      throw_invalid(kAllToAllName, kAllToAllName, ": ", field, "_split_sizes has ", split, "; use 0 or more");
+      throw_invalid(kAllToAllName, field, "_split_sizes has ", split, "; use 0 or more");
     }
   }
   const std::int64_t sum = std::accumulate(splits.begin(), splits.end(), std::int64_t{0});
   if (sum != rows) {
-    throw_invalid(kAllToAllName, kAllToAllName, ": ", field, "_split_sizes add up to ", sum,
-                  ", but dimension 0 of the ", field, " is ", rows, "; both must be equal");
+    throw_invalid(kAllToAllName, field, "_split_sizes add up to ", sum, ", but dimension 0 of the ",
+                  field, " is ", rows, "; both must be equal");
   }
   return splits;
 }
@@ -76,8 +75,7 @@ WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
           op_options(options)));
 }
 
-WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs,
-                          const c10d::AllToAllOptions& options) {
+WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
   check_count(outputs.size(), size_, kAllToAllName, "output_tensor_list");
   check_count(inputs.size(), size_, kAllToAllName, "input_tensor_list");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -97,8 +95,8 @@ WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs,
     in.push_back(readable(shares ? work->read_copy(input) : work->read(input)));
   }
   work->returns(outputs);
-  return launch(std::move(work), communicator().alltoall(std::move(in), std::move(out), dtype,
-                                                         op_options(options)));
+  return launch(std::move(work),
+                communicator().alltoall(std::move(in), std::move(out), dtype, op_options(options)));
 }
 
 }  // namespace hfreduce::adapter

@@ -12,7 +12,9 @@ namespace hfreduce::adapter {
 namespace {
 
 template <class Options>
-constexpr bool can_clone = requires(const Options& options) { options.clone(); };
+constexpr bool can_clone = requires(const Options& options) {
+  options.clone();
+};
 
 }  // namespace
 
@@ -102,10 +104,14 @@ void Backend::shutdown() {
 
 c10d::ErrorType Backend::getError() {
   switch (communicator().health().code()) {
-    case ff::Code::kOk: return c10d::ErrorType::SUCCESS;
-    case ff::Code::kTimeout: return c10d::ErrorType::TIMEOUT;
-    case ff::Code::kPeerLost: return c10d::ErrorType::REMOTE_ERROR;
-    default: return c10d::ErrorType::COMM_ERROR;
+    case ff::Code::kOk:
+      return c10d::ErrorType::SUCCESS;
+    case ff::Code::kTimeout:
+      return c10d::ErrorType::TIMEOUT;
+    case ff::Code::kPeerLost:
+      return c10d::ErrorType::REMOTE_ERROR;
+    default:
+      return c10d::ErrorType::COMM_ERROR;
   }
 }
 

@@ -7,14 +7,13 @@
 // torch calls every operation without the GIL, constructor and destructor with it.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-
 #include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <unordered_map>
 #include <vector>
 

@@ -106,8 +106,8 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
   }
   if (!missing.empty()) {
     std::string message = (missing.size() == 1 ? "Rank " : "Ranks ") + list(missing) +
-                          " failed to pass monitoredBarrier in " +
-                          std::to_string(timeout.count()) + " ms";
+                          " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) +
+                          " ms";
     static_cast<void>(store->set(verdict, message));
     throw_timeout(std::move(message), missing);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operations between startCoalescing and endCoalescing are waited for as one. They start at once all
-// the same: the engine runs them side by side, so nothing is gained by holding them back.
+// Operations between startCoalescing and endCoalescing are waited for as one. They start at once
+// all the same: the engine runs them side by side, so nothing is gained by holding them back.
 #include "bindings/torch/backend.h"
 
 namespace hfreduce::adapter {

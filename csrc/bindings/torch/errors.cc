@@ -11,9 +11,19 @@ namespace hfreduce::adapter {
 namespace {
 
 std::exception_ptr plain_exception(const ff::Status& status) {
-  return std::make_exception_ptr(
-      c10::DistBackendError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
-                            "hfreduce: " + status.to_string()));
+  return std::make_exception_ptr(c10::DistBackendError(
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, "hfreduce: " + status.to_string()));
+}
+
+// The engine's name for an operation, as the `op` of errors has it: "allreduce" for "all_reduce".
+std::string engine_name(std::string_view op) {
+  std::string name(op);
+  if (name.starts_with("all_")) std::erase(name, '_');
+  return name;
+}
+
+ff::Status refusal(ff::Code code, std::string_view op, const std::string& text) {
+  return ff::Status(code, std::string(op) + ": " + text, {{"op", engine_name(op)}});
 }
 
 }  // namespace
@@ -41,5 +51,13 @@ std::exception_ptr to_exception(const ff::Status& status) {
 }
 
 void throw_status(const ff::Status& status) { std::rethrow_exception(to_exception(status)); }
+
+void throw_invalid_text(std::string_view op, const std::string& text) {
+  throw_status(refusal(ff::Code::kInvalidArgument, op, text));
+}
+
+void throw_unsupported(std::string_view op, const std::string& text) {
+  throw_status(refusal(ff::Code::kUnsupported, op, text));
+}
 
 }  // namespace hfreduce::adapter

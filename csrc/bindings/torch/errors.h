@@ -10,6 +10,7 @@
 #include <exception>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 
@@ -23,11 +24,15 @@ inline void throw_if_error(const ff::Status& status) {
   if (!status.ok()) throw_status(status);
 }
 
+// The call makes no sense. `op` is torch's name for it; `parts` make up the sentence.
+[[noreturn]] void throw_invalid_text(std::string_view op, const std::string& text);
 template <class... Parts>
-[[noreturn]] void throw_invalid(const char* op, const Parts&... parts) {
+[[noreturn]] void throw_invalid(std::string_view op, const Parts&... parts) {
   std::ostringstream out;
   (out << ... << parts);
-  throw_status(ff::Status(ff::Code::kInvalidArgument, std::move(out).str(), {{"op", op}}));
+  throw_invalid_text(op, out.str());
 }
+// The call makes sense, but not for what it was given.
+[[noreturn]] void throw_unsupported(std::string_view op, const std::string& text);
 
 }  // namespace hfreduce::adapter

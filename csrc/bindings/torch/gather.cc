@@ -16,8 +16,7 @@ ConstBytes take_input(Work& work, const at::Tensor& input, const std::vector<Byt
 
 }  // namespace
 
-WorkPtr Backend::gather(TensorLists& outputs, Tensors& inputs,
-                        const c10d::GatherOptions& options) {
+WorkPtr Backend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
   constexpr const char* kOp = "gather";
   const at::Tensor& input = only(inputs, kOp, "tensor");
   check_dense(input, kOp, "tensor");
@@ -26,7 +25,7 @@ WorkPtr Backend::gather(TensorLists& outputs, Tensors& inputs,
   const DType dtype = movable_dtype(input, kOp);
   if (rank_ == root) {
     if (outputs.size() != 1) {
-      throw_invalid(kOp, kOp, ": ", outputs.size(),
+      throw_invalid(kOp, outputs.size(),
                     " output lists were given; pass exactly one at the destination rank");
     }
     check_count(outputs.front().size(), size_, kOp, "gather_list");
@@ -36,13 +35,13 @@ WorkPtr Backend::gather(TensorLists& outputs, Tensors& inputs,
     }
     const std::int64_t own = outputs.front()[static_cast<std::size_t>(rank_)].numel();
     if (own != input.numel()) {
-      throw_invalid(kOp, kOp, ": gather_list[", rank_, "] has ", own,
+      throw_invalid(kOp, "gather_list[", rank_, "] has ", own,
                     " elements, but this rank contributes ", input.numel(),
                     "; both must be of one size");
     }
   } else if (!outputs.empty() && !outputs.front().empty()) {
-    throw_invalid(kOp, kOp, ": gather_list was given on rank ", rank_,
-                  "; only the destination, rank ", root, ", has one");
+    throw_invalid(kOp, "gather_list was given on rank ", rank_, "; only the destination, rank ",
+                  root, ", has one");
   }
   auto work = new_work(c10d::OpType::GATHER, Title::kGather, options.asyncOp, inputs);
   std::vector<Bytes> pieces;
@@ -51,8 +50,8 @@ WorkPtr Backend::gather(TensorLists& outputs, Tensors& inputs,
     work->returns(outputs.front());
   }
   const ConstBytes in = take_input(*work, input, pieces);
-  return launch(std::move(work), communicator().gather(in, std::move(pieces), dtype, root,
-                                                       op_options(options)));
+  return launch(std::move(work),
+                communicator().gather(in, std::move(pieces), dtype, root, op_options(options)));
 }
 
 WorkPtr Backend::gather_into_tensor(at::Tensor& output, at::Tensor& input,
@@ -66,9 +65,8 @@ WorkPtr Backend::gather_into_tensor(at::Tensor& output, at::Tensor& input,
     check_writable(output, kOp, "output");
     check_same_dtype(input, output, kOp, "output");
     if (output.numel() != input.numel() * size_) {
-      throw_invalid(kOp, kOp, ": the output has ", output.numel(), " elements; make it ",
-                    input.numel(), " (the input) x ", size_,
-                    " (the ranks) = ", input.numel() * size_);
+      throw_invalid(kOp, "the output has ", output.numel(), " elements; make it ", input.numel(),
+                    " (the input) x ", size_, " (the ranks) = ", input.numel() * size_);
     }
   }
   auto work = new_work(c10d::OpType::GATHER, Title::kGather, options.asyncOp, {input});
@@ -78,8 +76,8 @@ WorkPtr Backend::gather_into_tensor(at::Tensor& output, at::Tensor& input,
     work->returns(output);
   }
   const ConstBytes in = take_input(*work, input, pieces);
-  return launch(std::move(work), communicator().gather(in, std::move(pieces), dtype, root,
-                                                       op_options(options)));
+  return launch(std::move(work),
+                communicator().gather(in, std::move(pieces), dtype, root, op_options(options)));
 }
 
 }  // namespace hfreduce::adapter

@@ -30,16 +30,15 @@ Registry& registry() {
 }
 
 constexpr std::array<const char*, kTitleCount> kOperations = {
-    "all_reduce",     "reduce",     "broadcast", "all_gather", "gather", "scatter",
-    "reduce_scatter", "all_to_all", "barrier",   "send",       "recv",   "recvAnySource",
-    "coalesced"};
+    "all_reduce", "reduce",         "broadcast",  "all_gather", "gather",
+    "scatter",    "reduce_scatter", "all_to_all", "barrier",    "send",
+    "recv",       "recvAnySource",  "coalesced"};
 
 }  // namespace
 
 void watch_forks() {
-  static const int once = pthread_atfork(nullptr, nullptr, [] {
-    g_forks.fetch_add(1, std::memory_order_relaxed);
-  });
+  static const int once =
+      pthread_atfork(nullptr, nullptr, [] { g_forks.fetch_add(1, std::memory_order_relaxed); });
   static_cast<void>(once);
 }
 
@@ -120,8 +119,10 @@ void Group::note_failure(const ff::Status& status) {
   switch (status.code()) {
     case ff::Code::kOk:
     case ff::Code::kInvalidArgument:
-    case ff::Code::kUnsupported: return;
-    default: break;
+    case ff::Code::kUnsupported:
+      return;
+    default:
+      break;
   }
   if (!failed_.exchange(true)) hooks.aborting();
 }

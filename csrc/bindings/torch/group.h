@@ -49,9 +49,7 @@ class Group {
   // As shutdown(), but for a group that nobody shut down: waits a moment only, then aborts.
   void close();
 
-  const char* title(Title title) const {
-    return titles_[static_cast<std::size_t>(title)].c_str();
-  }
+  const char* title(Title title) const { return titles_[static_cast<std::size_t>(title)].c_str(); }
 
   // Throws in a process that was forked after the group was made: the engine's threads and its
   // connections stayed with the parent.

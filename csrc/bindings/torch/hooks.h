@@ -6,8 +6,6 @@
 // read off the base class, so nothing here depends on a version number.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -15,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 namespace hfreduce::adapter {
 
@@ -43,7 +42,7 @@ struct CompletionHookOf {
   using Type = std::function<void(const NoCompletion&)>;
 };
 template <class Base>
-  requires requires { &Base::registerCompletionHook; }
+requires requires { &Base::registerCompletionHook; }
 struct CompletionHookOf<Base> {
   using Type = typename HookOf<decltype(&Base::registerCompletionHook)>::Type;
 };
@@ -55,7 +54,8 @@ using WorkHook = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
 
 class Hooks {
  public:
-  // Whether completions must be reported at all, and whether with their times; read on the hot path.
+  // Whether completions must be reported at all, and whether with their times; read on the hot
+  // path.
   bool wants_completions() const { return completions_wanted_.load(std::memory_order_relaxed); }
   bool wants_works() const { return works_wanted_.load(std::memory_order_relaxed); }
 

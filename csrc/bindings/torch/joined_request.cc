@@ -42,9 +42,8 @@ ff::Status JoinedRequest::wait_for_all(std::chrono::milliseconds timeout,
 }
 
 ff::Status JoinedRequest::wait(std::chrono::milliseconds timeout) {
-  return wait_for_all(timeout, [](Request& part, std::chrono::milliseconds left) {
-    return part.wait(left);
-  });
+  return wait_for_all(
+      timeout, [](Request& part, std::chrono::milliseconds left) { return part.wait(left); });
 }
 
 ff::Status JoinedRequest::wait(std::chrono::milliseconds timeout,

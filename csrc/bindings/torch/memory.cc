@@ -47,10 +47,10 @@ bool Backend::supportsTensorAlloc(c10::DeviceIndex) { return true; }
 
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
   if (size < 0) {
-    throw_invalid("allocate_tensor", "allocate_tensor: the size is ", size, "; use 0 or more");
+    throw_invalid("allocate_tensor", "the size is ", size, "; use 0 or more");
   }
   if (!options.device().is_cpu()) {
-    throw_invalid("allocate_tensor", "allocate_tensor: the device is ", options.device(),
+    throw_invalid("allocate_tensor", "the device is ", options.device(),
                   "; this backend has CPU memory only");
   }
   group_->check_usable();

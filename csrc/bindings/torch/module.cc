@@ -74,8 +74,7 @@ void bind_options(py::module_& module, const py::object& base) {
                        std::optional<std::uint64_t> chunk_bytes, std::optional<int> streams,
                        std::optional<std::string> interfaces, std::optional<std::string> node,
                        std::optional<std::string> zone, std::optional<bool> shm,
-                       std::optional<bool> native_wire,
-                       std::optional<std::uint64_t> arena_bytes) {
+                       std::optional<bool> native_wire, std::optional<std::uint64_t> arena_bytes) {
              auto options = c10::make_intrusive<BackendOptions>();
              if (timeout) options->timeout = *timeout;
              options->own_timeout = timeout;
@@ -137,8 +136,8 @@ PYBIND11_MODULE(hfreduce_adapter, module) {
       "create",
       [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
          std::chrono::milliseconds timeout, const std::string& group_name,
-         std::vector<std::uint64_t> global_ranks,
-         const c10::intrusive_ptr<BackendOptions>& options, const std::string& name) {
+         std::vector<std::uint64_t> global_ranks, const c10::intrusive_ptr<BackendOptions>& options,
+         const std::string& name) {
         auto own = options ? c10::make_intrusive<BackendOptions>(*options)
                            : c10::make_intrusive<BackendOptions>();
         own->timeout = timeout;
@@ -146,9 +145,8 @@ PYBIND11_MODULE(hfreduce_adapter, module) {
         own->global_ranks_in_group = std::move(global_ranks);
         return c10::make_intrusive<Backend>(store, rank, size, own, name);
       },
-      py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
-      py::arg("group_name"), py::arg("global_ranks"), py::arg("options").none(true),
-      py::arg("name"));
+      py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("group_name"),
+      py::arg("global_ranks"), py::arg("options").none(true), py::arg("name"));
   module.def("counters", &counters_dict);
   module.def("leave", &leave);
 }

@@ -6,6 +6,11 @@
 namespace hfreduce::adapter {
 namespace {
 
+// The limits of the environment variables.
+constexpr std::uint64_t kSmallestChunk = 4096;
+constexpr std::uint64_t kLargestChunk = std::uint64_t{64} << 20;
+constexpr int kMostStreams = 64;
+
 ff::Status parse_algorithm(const std::string& name, Algorithm* out) {
   if (name == "auto") {
     *out = Algorithm::kAuto;
@@ -26,16 +31,24 @@ ff::Status BackendOptions::resolve(hfreduce::Options* out) const {
   ff::Status status = options_from_env(out);
   if (!status.ok()) return status;
   // torch always names a timeout; its default does not outweigh one from the environment.
-  if (own_timeout || timeout != kBackendDefaultTimeout) out->timeout = own_timeout.value_or(timeout);
+  if (own_timeout || timeout != kBackendDefaultTimeout)
+    out->timeout = own_timeout.value_or(timeout);
   if (algorithm) {
     status = parse_algorithm(*algorithm, &out->algorithm);
     if (!status.ok()) return status;
   }
-  if (chunk_bytes) out->chunk_bytes = *chunk_bytes;
+  if (chunk_bytes) {
+    if (*chunk_bytes < kSmallestChunk || *chunk_bytes > kLargestChunk) {
+      return {ff::Code::kInvalidArgument, "Options.chunk_bytes is " + std::to_string(*chunk_bytes) +
+                                              "; use " + std::to_string(kSmallestChunk) + " to " +
+                                              std::to_string(kLargestChunk)};
+    }
+    out->chunk_bytes = *chunk_bytes;
+  }
   if (streams) {
-    if (*streams < 0) {
+    if (*streams < 1 || *streams > kMostStreams) {
       return {ff::Code::kInvalidArgument, "Options.streams is " + std::to_string(*streams) +
-                                              "; use 0 (chosen for you) or a positive number"};
+                                              "; use 1 to " + std::to_string(kMostStreams)};
     }
     out->streams = *streams;
   }

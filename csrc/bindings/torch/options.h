@@ -4,12 +4,11 @@
 // as pg_options. A field that is not set is taken from the environment.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "base/status.h"
 #include "hfreduce/options.h"
@@ -51,6 +50,7 @@ struct BackendOptions : c10d::Backend::Options {
 
 // Any options as ours: ours are copied; of another backend's (a group of several backends shares
 // one pg_options) only what every backend has is kept.
-c10::intrusive_ptr<BackendOptions> to_own(const c10::intrusive_ptr<c10d::Backend::Options>& options);
+c10::intrusive_ptr<BackendOptions> to_own(
+    const c10::intrusive_ptr<c10d::Backend::Options>& options);
 
 }  // namespace hfreduce::adapter

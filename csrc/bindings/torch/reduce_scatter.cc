@@ -16,7 +16,7 @@ WorkPtr Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
   const at::Tensor& output = only(outputs, kReduceScatterName, "output");
   check_writable(output, kReduceScatterName, "output");
   if (inputs.size() != 1) {
-    throw_invalid(kReduceScatterName, kReduceScatterName, ": ", inputs.size(), " input lists were given; pass exactly one");
+    throw_invalid(kReduceScatterName, inputs.size(), " input lists were given; pass exactly one");
   }
   check_count(inputs.front().size(), size_, kReduceScatterName, "input_list");
   for (const at::Tensor& input : inputs.front()) {
@@ -25,7 +25,7 @@ WorkPtr Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
   }
   const std::int64_t own = inputs.front()[static_cast<std::size_t>(rank_)].numel();
   if (own != output.numel()) {
-    throw_invalid(kReduceScatterName, kReduceScatterName, ": input_list[", rank_, "] has ", own,
+    throw_invalid(kReduceScatterName, "input_list[", rank_, "] has ", own,
                   " elements, but this rank receives ", output.numel(),
                   "; both must be of one size");
   }
@@ -41,9 +41,8 @@ WorkPtr Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
     pieces.push_back(readable(shares ? work->read_copy(input) : work->read(input)));
   }
   work->returns(output);
-  return launch(std::move(work),
-                communicator().reduce_scatter(std::move(pieces), out, dtype, reduction,
-                                              op_options(options)));
+  return launch(std::move(work), communicator().reduce_scatter(std::move(pieces), out, dtype,
+                                                               reduction, op_options(options)));
 }
 
 RequestPtr Backend::reduce_scatter_flat(Work& work, const at::Tensor& output,
@@ -53,7 +52,8 @@ RequestPtr Backend::reduce_scatter_flat(Work& work, const at::Tensor& output,
   const bool shares = overlap(readable(input), as_const(out));
   const at::Tensor in = shares ? work.read_copy(input) : work.read(input);
   return communicator().reduce_scatter(readable_pieces(in, size_), out,
-                                       reducible_dtype(input, kReduceScatterName), reduction, options);
+                                       reducible_dtype(input, kReduceScatterName), reduction,
+                                       options);
 }
 
 WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
@@ -66,7 +66,7 @@ WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
 WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                  const c10d::ReduceScatterOptions& options) {
   if (outputs.size() != inputs.size()) {
-    throw_invalid(kReduceScatterName, kReduceScatterName, ": ", outputs.size(), " outputs for ", inputs.size(),
+    throw_invalid(kReduceScatterName, outputs.size(), " outputs for ", inputs.size(),
                   " inputs; pass one for each");
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -74,7 +74,7 @@ WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inpu
     check_writable(outputs[i], kReduceScatterName, "output");
     check_same_dtype(inputs[i], outputs[i], kReduceScatterName, "output");
     if (inputs[i].numel() != outputs[i].numel() * size_) {
-      throw_invalid(kReduceScatterName, kReduceScatterName, ": the input has ", inputs[i].numel(), " elements; make it ",
+      throw_invalid(kReduceScatterName, "the input has ", inputs[i].numel(), " elements; make it ",
                     outputs[i].numel(), " (the output) x ", size_,
                     " (the ranks) = ", outputs[i].numel() * size_);
     }
@@ -87,8 +87,8 @@ WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inpu
   work->returns(outputs);
   std::vector<RequestPtr> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    parts.push_back(reduce_scatter_flat(*work, outputs[i], inputs[i], reduction,
-                                        op_options(options)));
+    parts.push_back(
+        reduce_scatter_flat(*work, outputs[i], inputs[i], reduction, op_options(options)));
   }
   if (parts.size() == 1) return launch(std::move(work), std::move(parts.front()));
   return launch(std::move(work), std::make_shared<JoinedRequest>(std::move(parts)));

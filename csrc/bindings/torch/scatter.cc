@@ -15,7 +15,7 @@ WorkPtr Backend::scatter(Tensors& outputs, TensorLists& inputs,
   const DType dtype = movable_dtype(output, kOp);
   if (rank_ == root) {
     if (inputs.size() != 1) {
-      throw_invalid(kOp, kOp, ": ", inputs.size(),
+      throw_invalid(kOp, inputs.size(),
                     " input lists were given; pass exactly one at the source rank");
     }
     check_count(inputs.front().size(), size_, kOp, "scatter_list");
@@ -25,13 +25,13 @@ WorkPtr Backend::scatter(Tensors& outputs, TensorLists& inputs,
     }
     const std::int64_t own = inputs.front()[static_cast<std::size_t>(rank_)].numel();
     if (own != output.numel()) {
-      throw_invalid(kOp, kOp, ": scatter_list[", rank_, "] has ", own,
+      throw_invalid(kOp, "scatter_list[", rank_, "] has ", own,
                     " elements, but this rank receives ", output.numel(),
                     "; both must be of one size");
     }
   } else if (!inputs.empty() && !inputs.front().empty()) {
-    throw_invalid(kOp, kOp, ": scatter_list was given on rank ", rank_, "; only the source, rank ",
-                  root, ", has one");
+    throw_invalid(kOp, "scatter_list was given on rank ", rank_, "; only the source, rank ", root,
+                  ", has one");
   }
   auto work = new_work(c10d::OpType::SCATTER, Title::kScatter, options.asyncOp,
                        rank_ == root ? inputs.front() : outputs);
@@ -44,8 +44,8 @@ WorkPtr Backend::scatter(Tensors& outputs, TensorLists& inputs,
     }
   }
   work->returns(output);
-  return launch(std::move(work), communicator().scatter(std::move(pieces), out, dtype, root,
-                                                        op_options(options)));
+  return launch(std::move(work),
+                communicator().scatter(std::move(pieces), out, dtype, root, op_options(options)));
 }
 
 }  // namespace hfreduce::adapter

@@ -7,10 +7,10 @@ namespace hfreduce::adapter {
 
 void Backend::check_peer(int peer, int tag, const char* op) {
   if (peer < 0 || peer >= size_) {
-    throw_invalid(op, op, ": the peer is rank ", peer, ", but the group has ", size_,
-                  " ranks; use 0 to ", size_ - 1);
+    throw_invalid(op, "the peer is rank ", peer, ", but the group has ", size_, " ranks; use 0 to ",
+                  size_ - 1);
   }
-  if (tag < 0) throw_invalid(op, op, ": the tag is ", tag, "; use 0 or more");
+  if (tag < 0) throw_invalid(op, "the tag is ", tag, "; use 0 or more");
 }
 
 WorkPtr Backend::send(Tensors& tensors, int to, int tag) {
@@ -21,8 +21,7 @@ WorkPtr Backend::send(Tensors& tensors, int to, int tag) {
   auto work = new_work(c10d::OpType::SEND, Title::kSend, true, tensors);
   const ConstBytes data = readable(work->read(tensor));
   work->returns(tensor);
-  return launch(std::move(work),
-                communicator().send(data, to, static_cast<std::uint32_t>(tag)));
+  return launch(std::move(work), communicator().send(data, to, static_cast<std::uint32_t>(tag)));
 }
 
 WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
@@ -33,8 +32,7 @@ WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
   auto work = new_work(c10d::OpType::RECV, Title::kRecv, true, tensors);
   const Bytes data = writable(work->write(tensor));
   work->returns(tensor);
-  return launch(std::move(work),
-                communicator().recv(data, from, static_cast<std::uint32_t>(tag)));
+  return launch(std::move(work), communicator().recv(data, from, static_cast<std::uint32_t>(tag)));
 }
 
 WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
@@ -45,8 +43,7 @@ WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
   auto work = new_work(c10d::OpType::RECVANYSOURCE, Title::kRecvAnySource, true, tensors);
   const Bytes data = writable(work->write(tensor));
   work->returns(tensor);
-  return launch(std::move(work),
-                communicator().recv_any(data, static_cast<std::uint32_t>(tag)));
+  return launch(std::move(work), communicator().recv_any(data, static_cast<std::uint32_t>(tag)));
 }
 
 }  // namespace hfreduce::adapter

@@ -33,41 +33,36 @@ WorkPtr Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions
   constexpr const char* kOp = "all_reduce";
   const at::Tensor& tensor = only(tensors, kOp, "tensor");
   if (tensor.layout() != at::kSparse || !tensor.device().is_cpu()) {
-    throw_invalid(kOp, "all_reduce of sparse tensors: the tensor is ", tensor.layout(), " on ",
-                  tensor.device(), "; use a torch.sparse_coo tensor on the CPU");
+    throw_invalid(kOp, "the sparse tensor is ", tensor.layout(), " on ", tensor.device(),
+                  "; use a torch.sparse_coo tensor on the CPU");
   }
   if (tensor.dim() > kMaxDims) {
-    throw_invalid(kOp, "all_reduce of sparse tensors: the tensor has ", tensor.dim(),
-                  " dimensions; use at most ", kMaxDims);
+    throw_invalid(kOp, "the sparse tensor has ", tensor.dim(), " dimensions; use at most ",
+                  kMaxDims);
   }
   const c10d::ReduceOp::RedOpType op = options.reduceOp.op_;
   if (op != c10d::ReduceOp::SUM && op != c10d::ReduceOp::AVG) {
-    throw_status(ff::Status(ff::Code::kUnsupported,
-                            "all_reduce of sparse tensors knows SUM and AVG only; use one of them, "
-                            "or tensor.to_dense()",
-                            {{"op", kOp}}));
+    throw_unsupported(kOp,
+                      "sparse tensors can be reduced by SUM and AVG only; use one of them, or "
+                      "tensor.to_dense()");
   }
   const bool averages = op == c10d::ReduceOp::AVG;
   if (averages && !tensor.is_floating_point() && !tensor.is_complex()) {
-    throw_status(ff::Status(ff::Code::kUnsupported,
-                            "AVG of integers is not defined; use SUM and divide", {{"op", kOp}}));
+    throw_unsupported(kOp, "AVG of integers is not defined; use SUM and divide");
   }
   reducible_dtype(tensor, kOp);
   auto work =
       new_work(c10d::OpType::_ALLREDUCE_SPARSE, Title::kAllReduce, options.asyncOp, tensors);
   work->returns(tensor);
-  auto request = std::make_shared<SparseAllreduce>(group_, tensor, averages ? size_ : 1,
-                                                   op_options(options));
+  auto request =
+      std::make_shared<SparseAllreduce>(group_, tensor, averages ? size_ : 1, op_options(options));
   request->start();
   return launch(std::move(work), std::move(request));
 }
 
 SparseAllreduce::SparseAllreduce(std::shared_ptr<Group> group, at::Tensor tensor, int divisor,
                                  OpOptions options)
-    : group_(std::move(group)),
-      tensor_(std::move(tensor)),
-      divisor_(divisor),
-      options_(options) {}
+    : group_(std::move(group)), tensor_(std::move(tensor)), divisor_(divisor), options_(options) {}
 
 void SparseAllreduce::start() {
   const at::AutoDispatchBelowADInplaceOrView guard;
@@ -84,7 +79,8 @@ void SparseAllreduce::start() {
   stage_ = communicator.allgather(readable(shape), writable_pieces(shapes_, communicator.size()),
                                   DType::kInt64, options_);
   sequence_ = stage_->sequence();
-  stage_->on_done([self = shared_from_this(), shape] { self->guarded(&SparseAllreduce::exchange); });
+  stage_->on_done(
+      [self = shared_from_this(), shape] { self->guarded(&SparseAllreduce::exchange); });
 }
 
 void SparseAllreduce::guarded(void (SparseAllreduce::*stage)()) {
@@ -140,18 +136,18 @@ void SparseAllreduce::exchange() {
     indices_[r] = at::empty({mine_.sparse_dim(), entries_of(rank)}, mine_._indices().options());
     values_[r] = at::empty(sizes, mine_._values().options());
     if (entries_of(rank) == 0) continue;
-    parts.push_back(communicator.recv(writable(indices_[r]), rank, tag_of(sequence_, false),
-                                      options_));
-    parts.push_back(communicator.recv(writable(values_[r]), rank, tag_of(sequence_, true),
-                                      options_));
+    parts.push_back(
+        communicator.recv(writable(indices_[r]), rank, tag_of(sequence_, false), options_));
+    parts.push_back(
+        communicator.recv(writable(values_[r]), rank, tag_of(sequence_, true), options_));
   }
   const auto own = static_cast<std::size_t>(me);
   for (int rank = 0; rank < ranks && entries_of(me) != 0; ++rank) {
     if (rank == me) continue;
-    parts.push_back(communicator.send(readable(indices_[own]), rank, tag_of(sequence_, false),
-                                      options_));
-    parts.push_back(communicator.send(readable(values_[own]), rank, tag_of(sequence_, true),
-                                      options_));
+    parts.push_back(
+        communicator.send(readable(indices_[own]), rank, tag_of(sequence_, false), options_));
+    parts.push_back(
+        communicator.send(readable(values_[own]), rank, tag_of(sequence_, true), options_));
   }
   stage_ = std::make_shared<JoinedRequest>(std::move(parts));
   stage_->on_done([self = shared_from_this()] { self->guarded(&SparseAllreduce::add_up); });

@@ -5,8 +5,8 @@
 // Three stages, none of which holds up the caller:
 //   1. every rank tells its shape and its number of entries (an allgather, in the group's order);
 //   2. the entries go straight from each rank to each other one. How many there are is known only
-//      after stage 1, and by then the group's order belongs to later operations, so they go point to
-//      point, under tags that no person can use;
+//      after stage 1, and by then the group's order belongs to later operations, so they go point
+//      to point, under tags that no person can use;
 //   3. each rank adds them up, in the order of ranks: all get the same bits.
 #pragma once
 
@@ -23,8 +23,7 @@
 
 namespace hfreduce::adapter {
 
-class SparseAllreduce final : public Request,
-                              public std::enable_shared_from_this<SparseAllreduce> {
+class SparseAllreduce final : public Request, public std::enable_shared_from_this<SparseAllreduce> {
  public:
   // `tensor` is replaced by the sum, divided by `divisor`.
   SparseAllreduce(std::shared_ptr<Group> group, at::Tensor tensor, int divisor, OpOptions options);

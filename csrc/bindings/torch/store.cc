@@ -22,8 +22,8 @@ ff::Status guarded(const std::string& key, const Body& body) {
     body();
     return {};
   } catch (const c10::Error& error) {
-    return {ff::Code::kIo, std::string("the store: ") + error.what_without_backtrace(),
-            {{"key", key}}};
+    return {
+        ff::Code::kIo, std::string("the store: ") + error.what_without_backtrace(), {{"key", key}}};
   } catch (py::error_already_set& error) {
     const py::gil_scoped_acquire gil;  // also for the destruction of what the error holds
     ff::Status status(ff::Code::kIo, std::string("the store: ") + error.what(), {{"key", key}});
@@ -49,9 +49,8 @@ TorchStore::TorchStore(c10::intrusive_ptr<c10d::Store> store)
     : store_(own_connection(std::move(store))) {}
 
 ff::Status TorchStore::set(const std::string& key, const std::string& value) {
-  return guarded(key, [&] {
-    store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end()));
-  });
+  return guarded(key,
+                 [&] { store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end())); });
 }
 
 ff::Status TorchStore::get(const std::string& key, std::chrono::milliseconds timeout,
@@ -87,8 +86,7 @@ ff::Status TorchStore::remove(const std::string& key) {
 
 ff::Status TorchStore::fresh_prefix(const std::string& name, int rank, std::string* prefix) {
   std::int64_t meeting = 0;
-  const ff::Status status =
-      add(name + "/meetings/" + std::to_string(rank), 1, &meeting);
+  const ff::Status status = add(name + "/meetings/" + std::to_string(rank), 1, &meeting);
   *prefix = name + "/" + std::to_string(meeting);
   return status;
 }

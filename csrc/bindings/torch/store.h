@@ -3,10 +3,9 @@
 // torch's key-value store as the rendezvous store of libhfreduce.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
 #include <chrono>
 #include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "hfreduce/store.h"
 

@@ -3,11 +3,10 @@
 // Groups made from a group. Each meets anew through the store: the members of the new group alone
 // take part, and nothing of the old one is needed, so it works after the loss of a rank too.
 #include <algorithm>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "bindings/torch/backend.h"
 #include "bindings/torch/errors.h"
-
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 namespace hfreduce::adapter {
 namespace {
@@ -50,8 +49,8 @@ c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::
   return c10::make_intrusive<Backend>(store, rank, size, own, name_);
 }
 
-c10::intrusive_ptr<c10d::Backend> Backend::shrink(
-    const std::vector<std::int64_t>& ranks_to_exclude, int flags, const BaseOptions& options) {
+c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<std::int64_t>& ranks_to_exclude,
+                                                  int flags, const BaseOptions& options) {
   group_->check_usable();
   std::vector<int> ranks;
   std::string place = "shrunk";
@@ -65,8 +64,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::shrink(
   }
   const auto position = std::find(ranks.begin(), ranks.end(), rank_);
   if (position == ranks.end()) {
-    throw_invalid("shrink", "shrink: rank ", rank_,
-                  " is among those to exclude; only the others call it");
+    throw_invalid("shrink", "rank ", rank_, " is among those to exclude; only the others call it");
   }
   if ((flags & kShrinkAbort) != 0) abort();
   auto store = c10::make_intrusive<c10d::PrefixStore>(place + "/", store_);

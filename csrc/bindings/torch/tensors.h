@@ -4,10 +4,10 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <torch/csrc/distributed/c10d/Types.hpp>
 #include <vector>
 
 #include "hfreduce/communicator.h"

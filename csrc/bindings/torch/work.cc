@@ -132,7 +132,7 @@ void Work::start(RequestPtr request) {
   }
   if (C10_UNLIKELY(request_->done() && !request_->status().ok())) {
     finish();
-    throw_status(request_->status());
+    throw_status(explained(request_->status()));
   }
 }
 
@@ -203,10 +203,10 @@ bool Work::wait(std::chrono::milliseconds timeout) {
   if (C10_UNLIKELY(!status.ok())) {
     if (request_->done()) finish();
     raise_interrupt();
-    throw_status(status);
+    throw_status(explained(status));
   }
   finish();
-  throw_if_error(tail_.failure);
+  throw_if_error(explained(tail_.failure));
   return true;
 }
 
@@ -216,13 +216,24 @@ bool Work::isCompleted() {
   return true;
 }
 
-bool Work::isSuccess() const {
-  return const_cast<Work*>(this)->isCompleted() && outcome().ok();
-}
+bool Work::isSuccess() const { return const_cast<Work*>(this)->isCompleted() && outcome().ok(); }
 
 ff::Status Work::outcome() const {
   const ff::Status status = request_->status();
-  return status.ok() ? tail_.failure : status;
+  return explained(status.ok() ? tail_.failure : status);
+}
+
+ff::Status Work::explained(ff::Status status) const {
+  if (status.ok()) return status;
+  if (status.fact("op").empty()) {
+    status = status.with("op", std::string(name_of(request_->kind())));
+  }
+  if (status.fact("seq").empty() && request_->sequence() != 0) {
+    status = status.with("seq", std::to_string(request_->sequence()));
+  }
+  const std::string& group = tail_.group->communicator().options().group_name;
+  if (status.fact("group").empty() && !group.empty()) status = status.with("group", group);
+  return status;
 }
 
 std::exception_ptr Work::exception() const {
@@ -270,8 +281,9 @@ void Work::complete(const c10::intrusive_ptr<c10::ivalue::Future>& future, bool 
 
 float Work::getDuration() const {
   if (!tail_.timed) {
-    throw_invalid("work", "this operation was not timed; call _enable_collectives_timing() on the "
-                          "group before it");
+    throw_invalid("work",
+                  "this operation was not timed; call _enable_collectives_timing() on the "
+                  "group before it");
   }
   if (stage_.load(std::memory_order_acquire) != Stage::kDelivered) {
     throw_invalid("work", "the operation is still running; wait() for it first");

@@ -11,12 +11,12 @@
 #pragma once
 
 #include <c10/util/SmallVector.h>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 #include <vector>
 
@@ -106,6 +106,8 @@ class Work final : public c10d::Work {
   void finish();
   // Of an operation that is done.
   ff::Status outcome() const;
+  // With the facts that every error about this operation carries.
+  ff::Status explained(ff::Status status) const;
   void complete(const c10::intrusive_ptr<c10::ivalue::Future>& future, bool as_result);
   c10::intrusive_ptr<c10::ivalue::Future> make_future(bool as_result);
 
