@@ -21,6 +21,11 @@ def describe() -> dict[str, Any]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "torch": _installed("torch"),
+        "settings": {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name.startswith(("HFREDUCE_", "GLOO_", "OMPI_", "MPICH_", "I_MPI_"))
+        },
         "load_at_start": round(os.getloadavg()[0], 2),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
     }

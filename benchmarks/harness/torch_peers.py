@@ -50,6 +50,11 @@ def init_and(
         if dist.get_backend() != backend:
             raise BenchError(f"asked for {backend}, got {dist.get_backend()}")
         result = work(rank)
+        if backend == Hfreduce.backend:
+            import hfreduce
+
+            if hfreduce.counters()["operations"] == 0:
+                raise BenchError("the engine has done nothing: another backend ran instead")
         if backend != Noop.backend:
             dist.barrier()
         dist.destroy_process_group()
