@@ -18,6 +18,7 @@
 #include "hfreduce/bootstrap/facts.h"
 #include "hfreduce/engine/communicator_impl.h"
 #include "hfreduce/engine/fork_guard.h"
+#include "hfreduce/engine/phase.h"
 #include "runtime/random.h"
 
 namespace hfreduce {
@@ -167,6 +168,7 @@ class Bootstrap {
   // Both of a pair would come to the same decision, but only proof counts: a Unix socket may not be
   // reachable from another network namespace.
   Status connect(std::vector<Member>& members) {
+    enter_phase(Phase::kRendezvous);
     PeerTable& peers = engine_->peers();
     std::uint64_t group = facts_[0].group;
     RankLinks links;
@@ -228,6 +230,7 @@ class Bootstrap {
     PeerTable& peers = engine_->peers();
     for (int rank = 0; rank < size_; ++rank) {
       if (rank == rank_) continue;
+      enter_phase(Phase::kRendezvous);
       auto peer = peers.wait_for(facts_[rank].id, deadline_, [&](const Peer& p) {
         return p.local ? p.segment != nullptr : p.main_conn() != nullptr;
       });
@@ -244,6 +247,7 @@ class Bootstrap {
 
   Status agree(std::vector<Member>& members) {
     std::vector<RankLinks> links;
+    enter_phase(Phase::kRendezvous);
     if (Status s = read_all("links", &links); !s) return s;
     std::vector<std::vector<int>> shares;
     std::vector<std::string> zones;

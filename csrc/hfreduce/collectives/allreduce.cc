@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "hfreduce/collectives/premultiplied.h"
+
 namespace hfreduce {
 
 using ff::Code;
@@ -16,13 +18,23 @@ std::size_t small_limit(int members) {
   return (std::size_t{32} << 10) * 2 / static_cast<std::size_t>(members);
 }
 
+ReduceArgs reduce_args(const void* in, void* out, std::size_t count, DType dtype, int root) {
+  ReduceArgs args;
+  args.in = static_cast<const std::byte*>(in);
+  args.out = static_cast<std::byte*>(out);
+  args.count = count;
+  args.size = size_of(dtype);
+  args.dtype = dtype;
+  args.root = root;
+  return args;
+}
+
 }  // namespace
 
 Status prepare_reduction(DType dtype, Reduction reduction, int ranks, Kernels* kernels,
                          Scale* scale) {
   if (Status status = find_kernels(dtype, reduction.op, kernels); !status) return status;
   if (reduction.op == RedOp::kAvg) scale->after = 1.0 / ranks;
-  if (reduction.op == RedOp::kPremulSum) scale->before = reduction.factor;
   return {};
 }
 
@@ -43,27 +55,41 @@ RequestPtr CommunicatorImpl::reduce(const void* in, void* out, std::size_t count
 RequestPtr CommunicatorImpl::start_reduce(OpKind kind, const void* in, void* out,
                                           std::size_t count, DType dtype, Reduction reduction,
                                           int root, OpOptions options) {
-  ReduceArgs args;
-  args.in = static_cast<const std::byte*>(in);
-  args.out = static_cast<std::byte*>(out);
-  args.count = count;
-  args.size = size_of(dtype);
-  args.dtype = dtype;
-  args.root = root;
-  if (Status status = prepare_reduction(dtype, reduction, size_, &args.kernels, &args.scale);
-      !status) {
+  Kernels kernels;
+  Scale scale;
+  if (Status status = prepare_reduction(dtype, reduction, size_, &kernels, &scale); !status) {
     return failed_request(shared_from_this(), kind, status);
   }
+  const std::size_t size = size_of(dtype);
   OpDescriptor descriptor = describe(kind, dtype, reduction.op, root, count);
+  if (reduction.op == RedOp::kPremulSum) {
+    auto sum = [&](const std::vector<ConstBytes>& wide, Bytes target) {
+      DType wide_type = accumulator_of(dtype);
+      ReduceArgs args = reduce_args(wide[0].data, target.data, count, wide_type, root);
+      // Cannot fail where PREMUL_SUM is known.
+      static_cast<void>(find_kernels(wide_type, RedOp::kSum, &args.kernels));
+      return make_reduce(descriptor, args);
+    };
+    return submit(make_premultiplied(shared_from_this(), descriptor, kernels, reduction.factor,
+                                     {{in, count * size}}, size, {out, count * size}, sum),
+                  options);
+  }
+  ReduceArgs args = reduce_args(in, out, count, dtype, root);
+  args.kernels = kernels;
+  args.scale = scale;
+  return submit(make_reduce(descriptor, args), options);
+}
+
+// The shape that serves best.
+std::shared_ptr<Op> CommunicatorImpl::make_reduce(const OpDescriptor& descriptor,
+                                                  const ReduceArgs& args) {
   auto self = shared_from_this();
-  if (size_ == 1) return submit(make_lone_reduce(self, descriptor, args), options);
-  if (layout_.node_count() > 1) {
-    return submit(make_internode_reduce(self, descriptor, args), options);
+  if (size_ == 1) return make_lone_reduce(self, descriptor, args);
+  if (layout_.node_count() > 1) return make_internode_reduce(self, descriptor, args);
+  if (args.count * args.size <= std::min(small_limit(team_->size()), team_->slot_bytes())) {
+    return make_small_reduce(self, descriptor, args);
   }
-  if (count * args.size <= std::min(small_limit(team_->size()), team_->slot_bytes())) {
-    return submit(make_small_reduce(self, descriptor, args), options);
-  }
-  return submit(make_staged_reduce(self, descriptor, args), options);
+  return make_staged_reduce(self, descriptor, args);
 }
 
 RequestPtr CommunicatorImpl::barrier(OpOptions options) {
@@ -78,13 +104,8 @@ RequestPtr CommunicatorImpl::barrier(OpOptions options) {
       !status) {
     return failed_request(shared_from_this(), OpKind::kBarrier, status);
   }
-  OpDescriptor descriptor = describe(OpKind::kBarrier, args.dtype, RedOp::kSum, -1, 0);
-  auto self = shared_from_this();
-  if (size_ == 1) return submit(make_lone_reduce(self, descriptor, args), options);
-  if (layout_.node_count() > 1) {
-    return submit(make_internode_reduce(self, descriptor, args), options);
-  }
-  return submit(make_small_reduce(self, descriptor, args), options);
+  return submit(make_reduce(describe(OpKind::kBarrier, args.dtype, RedOp::kSum, -1, 0), args),
+                options);
 }
 
 Status CommunicatorImpl::check_root(int root) const {

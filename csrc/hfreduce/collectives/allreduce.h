@@ -27,7 +27,7 @@ struct ReduceArgs {
   int root = -1;  // -1: all ranks get the result
 };
 
-// Scale and kernels for a reduction over `ranks` ranks.
+// Kernels for a reduction over `ranks` ranks, and what the result is multiplied by.
 ff::Status prepare_reduction(DType dtype, Reduction reduction, int ranks, Kernels* kernels,
                              Scale* scale);
 

@@ -21,6 +21,7 @@
 
 #include "hfreduce/collectives/chunk_exchange.h"
 #include "hfreduce/counters.h"
+#include "hfreduce/engine/phase.h"
 
 namespace hfreduce {
 namespace {
@@ -207,6 +208,7 @@ class InternodeReduce final : public Op {
       exchange->prepare(index, piece.part, piece.count, result);
     }
     if (team_ == nullptr) return true;
+    enter_phase(Phase::kCopyIn);
     std::size_t copied = 0;
     for (int member = 0; member < members_; ++member) {
       if (member == me_ || !owned(member, step)) continue;
@@ -242,21 +244,20 @@ class InternodeReduce final : public Op {
     ChunkExchange* exchange = exchange_of(step);
     if (exchange == nullptr) return true;
     Cut::Piece piece = cut_.piece(chunk_of(me_, step));
+    enter_phase(Phase::kReduce);
     const bool native = plan_.native_partial(comm().node());
-    // A single rank's input is the partial, unless it must be widened or multiplied.
-    if (members_ == 1 && native && args_.scale.before == 1.0) {
+    // A single rank's input is the partial, unless it must be widened.
+    if (members_ == 1 && native) {
       exchange->start(input(piece));
       return true;
     }
-    Scale scale;
-    scale.before = args_.scale.before;
     for (int member = 0; member < members_; ++member) {
       sources_[member] = member == me_ ? static_cast<const void*>(input(piece))
                                        : image(member, step, me_);
     }
     if (piece.count > 0) {
       auto kernel = native ? args_.kernels.native_to_native : args_.kernels.native_to_acc;
-      kernel(exchange->partial(), nullptr, sources_.data(), members_, piece.count, scale);
+      kernel(exchange->partial(), nullptr, sources_.data(), members_, piece.count, Scale{});
     }
     exchange->start(exchange->partial());
     return true;
@@ -284,6 +285,7 @@ class InternodeReduce final : public Op {
     for (; args_.out != nullptr && out_seen_ < members_; ++out_seen_) {
       if (out_seen_ == me_ || !owned(out_seen_, step)) continue;
       if (!team_->out(out_seen_, base_ + step)) return false;
+      enter_phase(Phase::kCopyOut);
       Cut::Piece piece = cut_.piece(chunk_of(out_seen_, step));
       if (piece.count == 0) continue;
       std::memcpy(args_.out + piece.first * args_.size, image(out_seen_, step, out_seen_),

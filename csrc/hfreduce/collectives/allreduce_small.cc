@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "hfreduce/collectives/allreduce.h"
+#include "hfreduce/engine/phase.h"
 
 namespace hfreduce {
 namespace {
@@ -22,6 +23,7 @@ class SmallReduce final : public Op {
     Team& team = *comm().team();
     if (!published_) {
       if (!team.may_publish(step_)) return Advance::kBlocked;
+      enter_phase(Phase::kCopyIn);
       if (bytes_ > 0) std::memcpy(place_of(team.me()), args_.in, bytes_);
       team.publish(step_, signature());
       comm().ring_mates();
@@ -36,6 +38,7 @@ class SmallReduce final : public Op {
       }
       team.note_first_step(seen_, step_);
     }
+    enter_phase(Phase::kReduce);
     if (args_.out != nullptr && args_.count > 0) reduce(team);
     team.set_done(step_);
     comm().ring_mates();

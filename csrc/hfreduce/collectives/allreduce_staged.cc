@@ -22,6 +22,7 @@
 
 #include "hfreduce/collectives/allreduce.h"
 #include "hfreduce/counters.h"
+#include "hfreduce/engine/phase.h"
 
 namespace hfreduce {
 namespace {
@@ -111,6 +112,7 @@ class StagedReduce final : public Op {
   }
 
   void copy_in(std::size_t step) {
+    enter_phase(Phase::kCopyIn);
     Range chunk = chunk_range(step);
     Range mine = slice(chunk, me_);
     std::byte* slot = team_.staging(me_, base_ + step);
@@ -157,6 +159,7 @@ class StagedReduce final : public Op {
 
   bool reduce(std::size_t step) {
     if (!all_published(step)) return false;
+    enter_phase(Phase::kReduce);
     if (step == 0) consider_in_place();
     Range chunk = chunk_range(step);
     Range mine = slice(chunk, me_);
@@ -185,6 +188,7 @@ class StagedReduce final : public Op {
       for (; out_seen_ < members_; ++out_seen_) {
         if (out_seen_ == me_) continue;
         if (!team_.out(out_seen_, base_ + step)) return false;
+        enter_phase(Phase::kCopyOut);
         Range part = slice(chunk, out_seen_);
         if (part.count == 0) continue;
         std::size_t bytes = part.count * args_.size;

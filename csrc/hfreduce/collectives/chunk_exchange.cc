@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hfreduce/collectives/chunk_exchange.h"
+#include "hfreduce/engine/phase.h"
 
 #include <algorithm>
 #include <cstring>
@@ -24,9 +25,7 @@ bool forms_differ(const ReduceArgs& args) {
 
 bool ExchangePlan::native_partial(int node) const {
   if (!forms_differ(*args) || native_wire) return true;
-  // With PREMUL_SUM a rank's contribution is no element any more.
-  return how != Exchange::kTree && comm->layout().nodes[node].size() == 1 &&
-         op->descriptor().redop != RedOp::kPremulSum;
+  return how != Exchange::kTree && comm->layout().nodes[node].size() == 1;
 }
 
 std::size_t ExchangePlan::partial_size(int node) const {
@@ -166,9 +165,7 @@ void ChunkExchange::add_up(bool to_result) {
   bool all_native = std::all_of(sources.begin(), sources.end(),
                                 [](const Source& s) { return s.native; });
   const Scale none;
-  // Contributions are premultiplied already: by native_to_acc, where the node's sum was made.
-  Scale last;
-  last.after = args.scale.after;
+  const Scale last = args.scale;
   auto n = static_cast<int>(sources.size());
   if (all_native) {
     for (const Source& source : sources) pointers.push_back(source.data);
@@ -221,6 +218,7 @@ bool ChunkExchange::advance() {
 bool ChunkExchange::advance_tree() {
   bool moved = false;
   if (started_ && !added_ && all_in()) {
+    enter_phase(Phase::kTreeUp);
     added_ = moved = true;
     bool root = place_.parent < 0;
     if (root || !partials_.empty()) add_up(root);
@@ -234,6 +232,7 @@ bool ChunkExchange::advance_tree() {
     has_result_ = moved = true;
   }
   if (moved && has_result_) {
+    enter_phase(Phase::kTreeDown);
     for (int child : place_.children) {
       if (child >= 0) send(child, kDown, result_, count_ * plan_.args->size);
     }

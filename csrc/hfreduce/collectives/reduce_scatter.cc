@@ -7,6 +7,7 @@
 
 #include "hfreduce/collectives/allreduce.h"
 #include "hfreduce/collectives/net_exchange.h"
+#include "hfreduce/collectives/premultiplied.h"
 #include "hfreduce/collectives/shm_exchange.h"
 
 namespace hfreduce {
@@ -75,76 +76,38 @@ class NetReduceScatter final : public NetExchange {
   void begin() override {
     const int size = comm().size();
     const int rank = comm().rank();
-    std::size_t block = args_.out.size;
-    wide_ = descriptor().redop == RedOp::kPremulSum && args_.kernels.acc_size != args_.size;
-    std::size_t unit = wide_ ? args_.kernels.acc_size : args_.size;
-    std::size_t count = block / args_.size;
-    received_ = std::make_unique<std::byte[]>(count * unit * static_cast<std::size_t>(size));
+    const std::size_t block = args_.out.size;
+    received_ = std::make_unique<std::byte[]>(block * static_cast<std::size_t>(size));
     for (int i = 1; i < size; ++i) {
       int from = (rank - i + size) % size;
-      add_receive(from, 0, place(from, count * unit), count * unit);
+      add_receive(from, 0, place(from), block);
     }
-    multiply();
     for (int i = 1; i < size; ++i) {
       int to = (rank + i) % size;
-      const ConstBytes& source = args_.in[to];
-      if (scaled_.empty()) {
-        add_send(to, 0, source.data, source.size);
-      } else {
-        add_send(to, 0, scaled_[to].get(), source.size / args_.size * unit);
-      }
+      add_send(to, 0, args_.in[to].data, args_.in[to].size);
     }
   }
 
  protected:
   bool finish_stage() override {
-    std::size_t count = args_.out.size / args_.size;
-    std::size_t unit = wide_ ? args_.kernels.acc_size : args_.size;
-    if (count == 0) return true;
     std::vector<const void*> sources;
     for (int rank = 0; rank < comm().size(); ++rank) {
-      bool own = rank == comm().rank();
-      if (!own) {
-        sources.push_back(place(rank, count * unit));
-      } else if (scaled_.empty()) {
-        sources.push_back(args_.in[rank].data);
-      } else {
-        sources.push_back(scaled_[rank].get());
-      }
+      sources.push_back(rank == comm().rank() ? args_.in[rank].data : place(rank));
     }
-    Scale last;
-    last.after = args_.scale.after;
-    auto kernel = wide_ ? args_.kernels.acc_to_native : args_.kernels.native_to_native;
-    kernel(args_.out.data, nullptr, sources.data(), comm().size(), count, last);
+    if (args_.out.size > 0) {
+      args_.kernels.native_to_native(args_.out.data, nullptr, sources.data(), comm().size(),
+                                     args_.out.size / args_.size, args_.scale);
+    }
     return true;
   }
 
  private:
-  std::byte* place(int rank, std::size_t bytes) const {
-    return received_.get() + static_cast<std::size_t>(rank) * bytes;
-  }
-
-  // PREMUL_SUM: the factor is this rank's own, so it is applied before anything leaves, in the
-  // accumulator's type so that there is still one rounding.
-  void multiply() {
-    if (descriptor().redop != RedOp::kPremulSum) return;
-    Scale factor;
-    factor.before = args_.scale.before;
-    for (const ConstBytes& block : args_.in) {
-      std::size_t count = block.size / args_.size;
-      auto scaled = std::make_unique<std::byte[]>(count * args_.kernels.acc_size);
-      const void* source = block.data;
-      if (count > 0) {
-        args_.kernels.native_to_acc(scaled.get(), nullptr, &source, 1, count, factor);
-      }
-      scaled_.push_back(std::move(scaled));
-    }
+  std::byte* place(int rank) const {
+    return received_.get() + static_cast<std::size_t>(rank) * args_.out.size;
   }
 
   const ScatterArgs args_;
-  bool wide_ = false;
   std::unique_ptr<std::byte[]> received_;
-  std::vector<std::unique_ptr<std::byte[]>> scaled_;
 };
 
 }  // namespace
@@ -172,23 +135,40 @@ RequestPtr CommunicatorImpl::reduce_scatter(std::vector<ConstBytes> in, Bytes ou
   for (const ConstBytes& block : in) total += block.size;
   OpDescriptor descriptor =
       describe(OpKind::kReduceScatter, dtype, reduction.op, -1, total / args.size);
+  auto self = shared_from_this();
+  auto make = [&](ScatterArgs with) -> std::shared_ptr<Op> {
+    if (size_ == 1) {
+      ReduceArgs lone;
+      lone.in = static_cast<const std::byte*>(with.in[0].data);
+      lone.out = static_cast<std::byte*>(with.out.data);
+      lone.size = with.size;
+      lone.count = with.out.size / with.size;
+      lone.kernels = with.kernels;
+      lone.scale = with.scale;
+      return make_lone_reduce(self, descriptor, lone);
+    }
+    if (layout_.node_count() == 1) {
+      return std::make_shared<ShmReduceScatter>(self, descriptor, std::move(with));
+    }
+    return std::make_shared<NetReduceScatter>(self, descriptor, std::move(with));
+  };
+  if (reduction.op == RedOp::kPremulSum) {
+    auto sum = [&](std::vector<ConstBytes> wide, Bytes target) {
+      ScatterArgs with;
+      with.in = std::move(wide);
+      with.out = target;
+      with.size = args.kernels.acc_size;
+      // Cannot fail where PREMUL_SUM is known.
+      static_cast<void>(find_kernels(accumulator_of(dtype), RedOp::kSum, &with.kernels));
+      return make(std::move(with));
+    };
+    return submit(make_premultiplied(self, descriptor, args.kernels, reduction.factor,
+                                     std::move(in), args.size, out, sum),
+                  options);
+  }
   args.in = std::move(in);
   args.out = out;
-  auto self = shared_from_this();
-  if (size_ == 1) {
-    ReduceArgs lone;
-    lone.in = static_cast<const std::byte*>(args.in[0].data);
-    lone.out = static_cast<std::byte*>(out.data);
-    lone.size = args.size;
-    lone.count = out.size / args.size;
-    lone.kernels = args.kernels;
-    lone.scale = args.scale;
-    return submit(make_lone_reduce(self, descriptor, lone), options);
-  }
-  if (layout_.node_count() == 1) {
-    return submit(std::make_shared<ShmReduceScatter>(self, descriptor, std::move(args)), options);
-  }
-  return submit(std::make_shared<NetReduceScatter>(self, descriptor, std::move(args)), options);
+  return submit(make(std::move(args)), options);
 }
 
 }  // namespace hfreduce

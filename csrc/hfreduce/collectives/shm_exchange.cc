@@ -2,6 +2,7 @@
 #include "hfreduce/collectives/shm_exchange.h"
 
 #include "hfreduce/counters.h"
+#include "hfreduce/engine/phase.h"
 
 namespace hfreduce {
 
@@ -45,6 +46,7 @@ Advance ShmExchange::advance() {
     }
     if (arrived_ < members_) break;
     arrived_ = 0;
+    enter_phase(Phase::kCopyOut);
     take_out(taken_);
     if (mismatch_) return Advance::kBlocked;
     team_.set_done(base_ + taken_);
@@ -57,6 +59,7 @@ Advance ShmExchange::advance() {
       ++put_;
       moved = true;
     } else if (team_.may_publish(base_ + put_)) {
+      enter_phase(Phase::kCopyIn);
       put_in(put_, team_.staging(me_, base_ + put_));
       team_.publish(base_ + put_, signature());
       ++put_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "hfreduce/engine/fork_guard.h"
+#include "hfreduce/engine/phase.h"
 
 namespace hfreduce {
 
@@ -256,6 +257,7 @@ void CommunicatorImpl::shutdown() {
   {
     std::lock_guard lock(step_mu_);
     if (std::exchange(shut_down_, true)) return;
+    enter_phase(Phase::kDestroy);
     take_incoming();
     open.assign(active_.begin(), active_.end());
     // A receive that nobody has answered yet would wait for ever; a send is owed to its receiver.

@@ -33,6 +33,8 @@
 
 namespace hfreduce {
 
+struct ReduceArgs;
+
 // What is known of one rank.
 struct Member {
   ProcessId id{};
@@ -147,6 +149,7 @@ class CommunicatorImpl final : public Communicator,
   RequestPtr reject(OpKind kind, std::string why);
   RequestPtr start_reduce(OpKind kind, const void* in, void* out, std::size_t count, DType dtype,
                           Reduction reduction, int root, OpOptions options);
+  std::shared_ptr<Op> make_reduce(const OpDescriptor& descriptor, const ReduceArgs& args);
   ff::Status check_root(int root) const;
   void act_on_notice();
   void start_diagnosis(Diagnosis::Why why, const Op& op);
