@@ -61,6 +61,7 @@ def test_groups_that_are_dropped() -> None:
 
 
 def split(job: Job) -> list[Tensor | None]:
+    dist.barrier()
     group = dist.split_group(split_ranks=[[0, 1], [2]] if job.arguments["uneven"] else [[0, 2]])
     return sums_of(job, [group])
 

@@ -56,7 +56,7 @@ def test_only_the_listed_failure_is_allowed_and_only_for_its_reason() -> None:
     test = "test_ddp_logging_data_cpu"
     failure = {"outcome": "fail", "reason": "AssertionError: 'custom' != 'hfreduce'"}
     assert judged(test=test, **failure) == []
-    assert judged(view="as-gloo", test=test, **failure) != []
+    assert judged(view="name-alltoall", test=test, **failure) != []
     assert judged(test="test_all_reduce_sum", **failure) != []
     assert judged(test=test, outcome="fail", reason="Connection closed by peer") != []
 
