@@ -48,9 +48,12 @@ def by_our_name(plain: Any, borrowed: str) -> Any:
     """Looks for profiler ranges under the name that our engine gives them."""
 
     def get_profiling_event(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.startswith(f"{borrowed}:"):
-            name = OURS + name.removeprefix(borrowed)
-        return plain(name, *args, **kwargs)
+        if not name.startswith(f"{borrowed}:"):
+            return plain(name, *args, **kwargs)
+        events = plain(OURS + name.removeprefix(borrowed), *args, **kwargs)
+        for event in events:
+            event.name = borrowed + event.name.removeprefix(OURS)
+        return events
 
     return get_profiling_event
 
