@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hfreduce/reduce/float_sums.h"
+
+template struct hfreduce::FloatSums<hfreduce::Portable>;
