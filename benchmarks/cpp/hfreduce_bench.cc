@@ -49,6 +49,9 @@ DType dtype_of(WorkType type) {
   return DType::kFloat32;
 }
 
+// Every operation is waited for at once.
+constexpr hfreduce::OpOptions kWait{.timeout = {}, .will_wait = true};
+
 struct Subject {
   Communicator* comm = nullptr;
   Work work{};
@@ -56,7 +59,9 @@ struct Subject {
   std::vector<Bytes> out_parts;
 };
 
-void barrier(void* context) { require(static_cast<Subject*>(context)->comm->barrier()->wait()); }
+void barrier(void* context) {
+  require(static_cast<Subject*>(context)->comm->barrier(kWait)->wait());
+}
 
 double max_over_ranks(void* context, double value) {
   double result = value;
@@ -72,18 +77,18 @@ hfreduce::RequestPtr start(const Subject& s) {
   const std::size_t count = w.bytes / work_element(w.type);
   switch (w.op) {
     case kWorkBroadcast:
-      return s.comm->broadcast(w.in, count, dtype, 0);
+      return s.comm->broadcast(w.in, count, dtype, 0, kWait);
     case kWorkAllgather:
-      return s.comm->allgather({w.in, w.in_bytes}, s.out_parts, dtype);
+      return s.comm->allgather({w.in, w.in_bytes}, s.out_parts, dtype, kWait);
     case kWorkReduceScatter:
-      return s.comm->reduce_scatter(s.in_parts, {w.out, w.out_bytes}, dtype, Reduction{});
+      return s.comm->reduce_scatter(s.in_parts, {w.out, w.out_bytes}, dtype, Reduction{}, kWait);
     case kWorkAlltoall:
-      return s.comm->alltoall(s.in_parts, s.out_parts, dtype);
+      return s.comm->alltoall(s.in_parts, s.out_parts, dtype, kWait);
     case kWorkAllreduce:
     case kWorkUnknown:
       break;
   }
-  return s.comm->allreduce(w.in, w.out, count, dtype, Reduction{});
+  return s.comm->allreduce(w.in, w.out, count, dtype, Reduction{}, kWait);
 }
 
 void operation(void* context) { require(start(*static_cast<Subject*>(context))->wait()); }

@@ -17,7 +17,7 @@ namespace ff {
 class ByteWriter {
  public:
   template <typename T>
-    requires std::is_integral_v<T>
+  requires std::is_integral_v<T>
   void number(T value) {
     char raw[sizeof(T)];
     std::memcpy(raw, &value, sizeof(T));  // all supported machines are little-endian
@@ -41,8 +41,7 @@ class ByteReader {
  public:
   explicit ByteReader(std::string_view in) : in_(in) {}
   template <typename T>
-    requires std::is_integral_v<T>
-  T number() {
+  requires std::is_integral_v<T> T number() {
     T value{};
     if (in_.size() < sizeof(T)) {
       bad_ = true;

@@ -29,8 +29,7 @@ spdlog::level::level_enum translate(LogLevel level) {
 spdlog::logger& logger() {
   // Never destroyed: threads of ours may log while the process exits.
   static auto* instance = [] {
-    auto* made =
-        new spdlog::logger("hfreduce", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto* made = new spdlog::logger("hfreduce", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%Y-%m-%d %H:%M:%S.%e %P hfreduce %l: %v");
     made->set_level(spdlog::level::warn);
     if (const char* name = std::getenv("HFREDUCE_DEBUG")) {
@@ -43,12 +42,8 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-bool log_enabled(LogLevel level) {
-  return logger().should_log(translate(level));
-}
+bool log_enabled(LogLevel level) { return logger().should_log(translate(level)); }
 
-void log_line(LogLevel level, std::string_view line) {
-  logger().log(translate(level), line);
-}
+void log_line(LogLevel level, std::string_view line) { logger().log(translate(level), line); }
 
 }  // namespace ff

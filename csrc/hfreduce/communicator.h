@@ -44,7 +44,8 @@ class Request {
   virtual bool done() const = 0;
   // Blocks until done, and helps the operation on while it does. A `timeout` of zero means the
   // operation's own. kTimeout: the operation is still running.
-  virtual ff::Status wait(std::chrono::milliseconds timeout = std::chrono::milliseconds::zero()) = 0;
+  virtual ff::Status wait(
+      std::chrono::milliseconds timeout = std::chrono::milliseconds::zero()) = 0;
   // As wait(), but returns kAborted within about 50 ms of `interrupted` becoming true.
   virtual ff::Status wait(std::chrono::milliseconds timeout,
                           const std::function<bool()>& interrupted) = 0;
@@ -72,7 +73,7 @@ struct Counters {
   std::uint64_t net_bytes_sent = 0;      // payload
   std::uint64_t net_bytes_received = 0;  // payload
   std::uint64_t net_frames_sent = 0;
-  std::uint64_t arena_operations = 0;    // operations that found their buffers in shared memory
+  std::uint64_t arena_operations = 0;  // operations that found their buffers in shared memory
 };
 
 // One line about a rank, for errors and for doctor.

@@ -17,9 +17,9 @@ const char* lookup(const char* name) {
 }
 
 Status bad(const char* name, std::string_view value, std::string_view accepted) {
-  return Status(Code::kInvalidArgument, std::string(name) + "=" + std::string(value) +
-                                            " is not understood; accepted: " +
-                                            std::string(accepted));
+  return Status(Code::kInvalidArgument,
+                std::string(name) + "=" + std::string(value) +
+                    " is not understood; accepted: " + std::string(accepted));
 }
 
 // A whole number with an optional K, M or G (powers of 1024).
@@ -98,8 +98,8 @@ Status options_from_env(Options* options) {
     return s;
   }
   std::size_t timeout_ms = 0;
-  if (Status s = read_number<std::size_t>("HFREDUCE_TIMEOUT_MS", 1, std::size_t{1} << 40,
-                                          &timeout_ms);
+  if (Status s =
+          read_number<std::size_t>("HFREDUCE_TIMEOUT_MS", 1, std::size_t{1} << 40, &timeout_ms);
       !s) {
     return s;
   }

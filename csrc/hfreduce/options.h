@@ -21,17 +21,17 @@ enum class Algorithm {
 
 struct Options {
   std::chrono::milliseconds timeout{std::chrono::minutes(30)};  // of an operation and of start-up
-  Algorithm algorithm = Algorithm::kAuto;       // HFREDUCE_ALGO=auto|direct|tree
-  std::size_t chunk_bytes = 0;                  // HFREDUCE_CHUNK_BYTES; 0: chosen by the table
-  int streams = 0;                              // HFREDUCE_STREAMS; TCP connections a pair; 0: auto
-  std::string interfaces;                       // HFREDUCE_SOCKET_IFNAME, NCCL syntax: =eth0,^lo
-  std::string node;                             // HFREDUCE_NODE: splits the ranks of one host
-  std::string zone;                             // HFREDUCE_ZONE: network zone of this node
-  bool shm = true;                              // HFREDUCE_SHM=0: TCP inside a node too
-  bool native_wire = false;                     // HFREDUCE_WIRE=native: partial sums in 16 bits
+  Algorithm algorithm = Algorithm::kAuto;                       // HFREDUCE_ALGO=auto|direct|tree
+  std::size_t chunk_bytes = 0;  // HFREDUCE_CHUNK_BYTES; 0: chosen by the table
+  int streams = 0;              // HFREDUCE_STREAMS; TCP connections a pair; 0: auto
+  std::string interfaces;       // HFREDUCE_SOCKET_IFNAME, NCCL syntax: =eth0,^lo
+  std::string node;             // HFREDUCE_NODE: splits the ranks of one host
+  std::string zone;             // HFREDUCE_ZONE: network zone of this node
+  bool shm = true;              // HFREDUCE_SHM=0: TCP inside a node too
+  bool native_wire = false;     // HFREDUCE_WIRE=native: partial sums in 16 bits
   std::size_t arena_bytes = std::size_t{1} << 30;  // HFREDUCE_ARENA_BYTES; bound of shared tensors
-  std::string group_name;                       // in errors and logs only
-  std::vector<int> global_ranks;                // of this group's ranks; empty: 0..size-1
+  std::string group_name;                          // in errors and logs only
+  std::vector<int> global_ranks;                   // of this group's ranks; empty: 0..size-1
 };
 
 // Reads the environment into `options`. kInvalidArgument names the variable, the value and what is

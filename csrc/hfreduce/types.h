@@ -72,10 +72,10 @@ enum class OpKind : std::uint8_t {
   kRecv = 11,
 };
 
-std::size_t size_of(DType dtype);          // bytes of one element
-std::string_view name_of(DType dtype);     // "float32"
-std::string_view name_of(RedOp op);        // "sum"
-std::string_view name_of(OpKind kind);     // "allreduce"
-bool is_floating(DType dtype);             // floating or complex
+std::size_t size_of(DType dtype);       // bytes of one element
+std::string_view name_of(DType dtype);  // "float32"
+std::string_view name_of(RedOp op);     // "sum"
+std::string_view name_of(OpKind kind);  // "allreduce"
+bool is_floating(DType dtype);          // floating or complex
 
 }  // namespace hfreduce

@@ -163,7 +163,7 @@ Result<std::vector<Interface>> usable_interfaces(std::string_view filter) {
     int family = at->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
     socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    Interface interface{at->ifa_name, Address(at->ifa_addr, size)};
+    Interface interface { at->ifa_name, Address(at->ifa_addr, size) };
     seen += " " + interface.name + "=" + interface.address.host();
     bool loop = interface.address.is_loopback();
     if (filter.empty()) {
@@ -173,9 +173,7 @@ Result<std::vector<Interface>> usable_interfaces(std::string_view filter) {
     }
   }
   if (filter.empty()) {
-    std::erase_if(found, [](const Interface& i) {
-      return interface_matches("docker,virbr", i);
-    });
+    std::erase_if(found, [](const Interface& i) { return interface_matches("docker,virbr", i); });
   }
   if (!filter.empty() || found.empty()) found.insert(found.end(), loopback.begin(), loopback.end());
   if (found.empty()) {

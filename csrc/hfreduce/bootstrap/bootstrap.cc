@@ -68,8 +68,7 @@ class Bootstrap {
   }
 
   std::chrono::milliseconds time_left() const {
-    auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - ff::Clock::now());
+    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - ff::Clock::now());
     return std::max(left, std::chrono::milliseconds(1));
   }
 
@@ -127,11 +126,12 @@ class Bootstrap {
       (*out)[rank] = std::move(*record);
     }
     if (missing.empty()) return {};
-    return Status(Code::kTimeout,
-                  fmt::format("rank {} of group '{}' waited {} ms for the others to start; missing: "
-                              "rank {}",
-                              rank_, options_.group_name, options_.timeout.count(), missing),
-                  {{"ranks", missing}});
+    return Status(
+        Code::kTimeout,
+        fmt::format("rank {} of group '{}' waited {} ms for the others to start; missing: "
+                    "rank {}",
+                    rank_, options_.group_name, options_.timeout.count(), missing),
+        {{"ranks", missing}});
   }
 
   Status read_facts() {
@@ -237,8 +237,8 @@ class Bootstrap {
       if (!peer) return fmt::format("rank {}, which did not connect in time", rank);
       if (peer->lost.load()) return fmt::format("rank {}, which has died", rank);
       members[rank].peer = peer;
-      bool proven = peer->local && may_share_memory(rank) &&
-                    peer->control()->proof == facts_[rank].proof;
+      bool proven =
+          peer->local && may_share_memory(rank) && peer->control()->proof == facts_[rank].proof;
       if (proven) shares->push_back(rank);
       members[rank].path = proven ? "shm" : peer->main_conn()->name();
     }
@@ -261,8 +261,8 @@ class Bootstrap {
     }
     Layout layout = build_layout(shares, zones);
     const std::vector<int>& mates = layout.nodes[layout.node_of[rank_]];
-    engine_->note_local_ranks(static_cast<int>(
-        std::count_if(facts_.begin(), facts_.end(), [&](const RankFacts& facts) {
+    engine_->note_local_ranks(
+        static_cast<int>(std::count_if(facts_.begin(), facts_.end(), [&](const RankFacts& facts) {
           return facts.boot_id == facts_[rank_].boot_id;
         })));
     std::unique_ptr<Team> team;
@@ -272,8 +272,8 @@ class Bootstrap {
       team = std::move(*made);
     }
     for (const Member& member : members) {
-      ff::log(ff::LogLevel::kInfo, "group '{}' rank {}: host {} pid {} by {}",
-              options_.group_name, &member - members.data(), member.host, member.pid, member.path);
+      ff::log(ff::LogLevel::kInfo, "group '{}' rank {}: host {} pid {} by {}", options_.group_name,
+              &member - members.data(), member.host, member.pid, member.path);
     }
     const std::size_t slot = slot_bytes(layout);
     comm_->open(members, std::move(layout), std::move(team), slot);
@@ -337,11 +337,12 @@ class Bootstrap {
 }  // namespace
 
 Status Communicator::create(std::shared_ptr<Store> store, const std::string& prefix, int rank,
-                            int size, const Options& options,
-                            std::shared_ptr<Communicator>* out, std::shared_ptr<Engine> engine) {
+                            int size, const Options& options, std::shared_ptr<Communicator>* out,
+                            std::shared_ptr<Engine> engine) {
   if (in_forked_child()) {
-    return Status(Code::kAborted, "this process was forked from one that uses hfreduce; start it "
-                                  "by spawn instead");
+    return Status(Code::kAborted,
+                  "this process was forked from one that uses hfreduce; start it "
+                  "by spawn instead");
   }
   if (size < 1 || rank < 0 || rank >= size) {
     return Status(Code::kInvalidArgument,

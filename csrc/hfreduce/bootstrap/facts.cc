@@ -41,10 +41,10 @@ ff::Result<RankFacts> RankFacts::decode(std::string_view text) {
   RankFacts facts;
   facts.version = in.number<std::uint16_t>();
   if (in.ok() && facts.version != kProtocolVersion) {
-    return ff::fail(ff::Code::kRefused,
-                    "it speaks protocol version " + std::to_string(facts.version) +
-                        ", this rank version " + std::to_string(kProtocolVersion) +
-                        ": install the same hfreduce on all ranks");
+    return ff::fail(ff::Code::kRefused, "it speaks protocol version " +
+                                            std::to_string(facts.version) + ", this rank version " +
+                                            std::to_string(kProtocolVersion) +
+                                            ": install the same hfreduce on all ranks");
   }
   facts.id = in.raw<16>();
   facts.host = in.text();

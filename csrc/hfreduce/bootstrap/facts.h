@@ -20,12 +20,12 @@ struct RankFacts {
   ProcessId id{};
   std::string host;
   std::int64_t pid = 0;
-  std::string boot_id;   // equal on processes of one running kernel
-  std::string node;      // HFREDUCE_NODE
-  std::string zone;      // HFREDUCE_ZONE
+  std::string boot_id;  // equal on processes of one running kernel
+  std::string node;     // HFREDUCE_NODE
+  std::string zone;     // HFREDUCE_ZONE
   bool shm = true;
   std::string unix_name;
-  Nonce proof{};         // stands at the start of its process segment
+  Nonce proof{};                       // stands at the start of its process segment
   std::vector<std::string> addresses;  // "10.0.0.2|4000"
 
   // Rank 0 decides for all.

@@ -74,9 +74,8 @@ Status FileStore::get(const std::string& key, std::chrono::milliseconds timeout,
     }
     if (errno != ENOENT) return ff::errno_status("open " + path, errno);
     if (ff::Clock::now() >= deadline) {
-      return Status(Code::kTimeout,
-                    "key " + key + " did not appear within " + std::to_string(timeout.count()) +
-                        " ms");
+      return Status(Code::kTimeout, "key " + key + " did not appear within " +
+                                        std::to_string(timeout.count()) + " ms");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

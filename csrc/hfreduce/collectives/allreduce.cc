@@ -52,9 +52,9 @@ RequestPtr CommunicatorImpl::reduce(const void* in, void* out, std::size_t count
                       root, options);
 }
 
-RequestPtr CommunicatorImpl::start_reduce(OpKind kind, const void* in, void* out,
-                                          std::size_t count, DType dtype, Reduction reduction,
-                                          int root, OpOptions options) {
+RequestPtr CommunicatorImpl::start_reduce(OpKind kind, const void* in, void* out, std::size_t count,
+                                          DType dtype, Reduction reduction, int root,
+                                          OpOptions options) {
   Kernels kernels;
   Scale scale;
   if (Status status = prepare_reduction(dtype, reduction, size_, &kernels, &scale); !status) {

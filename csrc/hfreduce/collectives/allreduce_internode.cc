@@ -35,9 +35,9 @@ constexpr int kDirectNodes = 16;
 
 // How the message is cut. Depends on its length and the layout alone.
 struct Cut {
-  std::size_t chunk = 1;                      // elements
-  std::array<std::size_t, 2> part = {0, 0};   // elements of each part; a tree takes one part each
-  std::array<std::size_t, 2> chunks = {0, 0}; // chunks of each part
+  std::size_t chunk = 1;                       // elements
+  std::array<std::size_t, 2> part = {0, 0};    // elements of each part; a tree takes one part each
+  std::array<std::size_t, 2> chunks = {0, 0};  // chunks of each part
 
   std::size_t total() const { return chunks[0] + chunks[1]; }
   struct Piece {
@@ -86,7 +86,8 @@ Cut cut_message(const CommunicatorImpl& comm, Exchange how, const ReduceArgs& ar
   } else {
     // The same number of chunks for every home, or nearly: else one node's link does more.
     auto homes = static_cast<std::size_t>(comm.layout().node_count()) * most;
-    std::size_t rounds = std::max<std::size_t>(1, (args.count + limit * homes - 1) / (limit * homes));
+    std::size_t rounds =
+        std::max<std::size_t>(1, (args.count + limit * homes - 1) / (limit * homes));
     std::size_t even = (args.count + homes * rounds - 1) / (homes * rounds);
     cut.chunk = std::clamp<std::size_t>((even + line - 1) / line * line, 1, limit);
   }
@@ -252,8 +253,8 @@ class InternodeReduce final : public Op {
       return true;
     }
     for (int member = 0; member < members_; ++member) {
-      sources_[member] = member == me_ ? static_cast<const void*>(input(piece))
-                                       : image(member, step, me_);
+      sources_[member] =
+          member == me_ ? static_cast<const void*>(input(piece)) : image(member, step, me_);
     }
     if (piece.count > 0) {
       auto kernel = native ? args_.kernels.native_to_native : args_.kernels.native_to_acc;

@@ -70,8 +70,7 @@ class SmallReduce final : public Op {
       sources = many.data();
     }
     for (int member = 0; member < team.size(); ++member) {
-      sources[member] =
-          member == team.me() ? static_cast<const void*>(args_.in) : place_of(member);
+      sources[member] = member == team.me() ? static_cast<const void*>(args_.in) : place_of(member);
     }
     args_.kernels.native_to_native(args_.out, nullptr, sources, team.size(), args_.count,
                                    args_.scale);

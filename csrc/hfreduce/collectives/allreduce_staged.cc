@@ -171,8 +171,8 @@ class StagedReduce final : public Op {
       }
       std::byte* result = image(me_, step, chunk, mine);
       if (args_.out != nullptr) {
-        args_.kernels.native_to_native(args_.out + mine.first * args_.size, result,
-                                       sources_.data(), members_, mine.count, args_.scale);
+        args_.kernels.native_to_native(args_.out + mine.first * args_.size, result, sources_.data(),
+                                       members_, mine.count, args_.scale);
       } else {
         args_.kernels.native_to_native(result, nullptr, sources_.data(), members_, mine.count,
                                        args_.scale);

@@ -70,15 +70,13 @@ class ShmAlltoall final : public ShmExchange {
         if (member == target) continue;
         std::uint64_t size = in_[rank_of(target)].size;
         if (member != me_) {
-          std::memcpy(&size,
-                      slot_of(member, 0) + sizeof(size) * static_cast<std::size_t>(target),
+          std::memcpy(&size, slot_of(member, 0) + sizeof(size) * static_cast<std::size_t>(target),
                       sizeof(size));
         }
         most = std::max(most, size);
         if (target == me_ && size != out_[rank_of(member)].size) {
           report_mismatch(member, "sends " + std::to_string(size) + " bytes where " +
-                                      std::to_string(out_[rank_of(member)].size) +
-                                      " are expected");
+                                      std::to_string(out_[rank_of(member)].size) + " are expected");
           return false;
         }
       }
@@ -124,15 +122,15 @@ class NetAlltoall final : public NetExchange {
 RequestPtr CommunicatorImpl::alltoall(std::vector<ConstBytes> in, std::vector<Bytes> out,
                                       DType dtype, OpOptions options) {
   if (static_cast<int>(in.size()) != size_ || static_cast<int>(out.size()) != size_) {
-    return reject(OpKind::kAlltoall,
-                  "alltoall needs an input and an output for each of the " +
-                      std::to_string(size_) + " ranks, and was given " +
-                      std::to_string(in.size()) + " and " + std::to_string(out.size()));
+    return reject(OpKind::kAlltoall, "alltoall needs an input and an output for each of the " +
+                                         std::to_string(size_) + " ranks, and was given " +
+                                         std::to_string(in.size()) + " and " +
+                                         std::to_string(out.size()));
   }
   if (in[rank_].size != out[rank_].size) {
-    return reject(OpKind::kAlltoall,
-                  "alltoall: this rank sends itself " + std::to_string(in[rank_].size) +
-                      " bytes and expects " + std::to_string(out[rank_].size));
+    return reject(OpKind::kAlltoall, "alltoall: this rank sends itself " +
+                                         std::to_string(in[rank_].size) + " bytes and expects " +
+                                         std::to_string(out[rank_].size));
   }
   OpDescriptor descriptor = describe(OpKind::kAlltoall, dtype, RedOp::kSum, -1, 0);
   auto self = shared_from_this();

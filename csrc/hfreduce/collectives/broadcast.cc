@@ -94,9 +94,9 @@ RequestPtr CommunicatorImpl::broadcast(void* data, std::size_t count, DType dtyp
   std::size_t size = count * size_of(dtype);
   auto self = shared_from_this();
   if (layout_.node_count() == 1 && team_) {
-    return submit(std::make_shared<ShmBroadcast>(self, descriptor, bytes, size,
-                                                 layout_.local_of[root]),
-                  options);
+    return submit(
+        std::make_shared<ShmBroadcast>(self, descriptor, bytes, size, layout_.local_of[root]),
+        options);
   }
   return submit(std::make_shared<NetBroadcast>(self, descriptor, bytes, size), options);
 }

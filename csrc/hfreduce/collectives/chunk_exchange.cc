@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hfreduce/collectives/chunk_exchange.h"
-#include "hfreduce/engine/phase.h"
 
 #include <algorithm>
 #include <cstring>
+
+#include "hfreduce/engine/phase.h"
 
 namespace hfreduce {
 namespace {
@@ -17,9 +18,7 @@ std::size_t round_up(std::size_t bytes) {
 }
 
 // All partials travel alike in a tree: sums of several nodes have no exact form as elements.
-bool forms_differ(const ReduceArgs& args) {
-  return args.kernels.acc_size != args.size;
-}
+bool forms_differ(const ReduceArgs& args) { return args.kernels.acc_size != args.size; }
 
 }  // namespace
 
@@ -43,8 +42,7 @@ std::size_t ExchangePlan::scratch_bytes() const {
   return (2 * places + 1) * round_up(chunk * std::max(args->size, args->kernels.acc_size));
 }
 
-void ChunkExchange::post(int node, int phase, std::byte* data, std::size_t bytes,
-                         RecvSlot* slot) {
+void ChunkExchange::post(int node, int phase, std::byte* data, std::size_t bytes, RecvSlot* slot) {
   slot->done.store(false, std::memory_order_relaxed);
   plan_.comm->inbox().post(plan_.owner(node, index_), plan_.op->sequence(), index_ * 2 + phase,
                            plan_.op->signature(), data, bytes, slot);
@@ -79,8 +77,8 @@ void ChunkExchange::prepare(std::size_t chunk_index, int tree, std::size_t count
     post(home_, kDown, result_, count_ * plan_.args->size, &result_slot_);
     return;
   }
-  std::size_t place = round_up(plan_.chunk * std::max(plan_.args->size,
-                                                      plan_.args->kernels.acc_size));
+  std::size_t place =
+      round_up(plan_.chunk * std::max(plan_.args->size, plan_.args->kernels.acc_size));
   std::byte* at = scratch_ + place;
   for (int node = 0; node < nodes; ++node) {
     if (node == me) continue;
@@ -94,8 +92,8 @@ void ChunkExchange::prepare(std::size_t chunk_index, int tree, std::size_t count
 
 void ChunkExchange::prepare_tree(int tree) {
   place_ = (*plan_.trees)[tree].nodes[plan_.comm->node()];
-  std::size_t place = round_up(plan_.chunk * std::max(plan_.args->size,
-                                                      plan_.args->kernels.acc_size));
+  std::size_t place =
+      round_up(plan_.chunk * std::max(plan_.args->size, plan_.args->kernels.acc_size));
   std::byte* at = scratch_ + place;
   for (int child : place_.children) {
     if (child < 0) continue;
@@ -162,8 +160,8 @@ void ChunkExchange::add_up(bool to_result) {
   if (!tree && me == static_cast<int>(partials_.size())) sources.push_back(own);
 
   std::vector<const void*> pointers;
-  bool all_native = std::all_of(sources.begin(), sources.end(),
-                                [](const Source& s) { return s.native; });
+  bool all_native =
+      std::all_of(sources.begin(), sources.end(), [](const Source& s) { return s.native; });
   const Scale none;
   const Scale last = args.scale;
   auto n = static_cast<int>(sources.size());
@@ -240,9 +238,7 @@ bool ChunkExchange::advance_tree() {
   return moved;
 }
 
-bool ChunkExchange::finished() const {
-  return has_result_ && all_sent();
-}
+bool ChunkExchange::finished() const { return has_result_ && all_sent(); }
 
 void ChunkExchange::cancel() {
   Inbox& inbox = plan_.comm->inbox();

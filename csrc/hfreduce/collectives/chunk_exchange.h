@@ -8,8 +8,8 @@
 //              the result back: two hops, and over all chunks a node sends 2(n-1)/n of the message
 //   tree       along one of two binary trees, up and down: log n hops, at most two units a node
 //
-// Partials are added in order of node (direct, one shot) or local, first child, second child (tree):
-// an order that depends on the layout and the position in the message alone.
+// Partials are added in order of node (direct, one shot) or local, first child, second child
+// (tree): an order that depends on the layout and the position in the message alone.
 #pragma once
 
 #include <array>

@@ -83,9 +83,9 @@ RequestPtr CommunicatorImpl::gather(ConstBytes in, std::vector<Bytes> out, DType
     return failed_request(shared_from_this(), OpKind::kGather, status);
   }
   if (rank_ == root && static_cast<int>(out.size()) != size_) {
-    return reject(OpKind::kGather, "gather needs an output for each of the " +
-                                       std::to_string(size_) + " ranks at the root, and was given " +
-                                       std::to_string(out.size()));
+    return reject(OpKind::kGather,
+                  "gather needs an output for each of the " + std::to_string(size_) +
+                      " ranks at the root, and was given " + std::to_string(out.size()));
   }
   for (std::size_t i = 0; rank_ == root && i < out.size(); ++i) {
     if (out[i].size == in.size) continue;
@@ -97,9 +97,9 @@ RequestPtr CommunicatorImpl::gather(ConstBytes in, std::vector<Bytes> out, DType
       describe(OpKind::kGather, dtype, RedOp::kSum, root, in.size / size_of(dtype));
   auto self = shared_from_this();
   if (layout_.node_count() == 1 && team_) {
-    return submit(std::make_shared<ShmGather>(self, descriptor, in, std::move(out),
-                                              layout_.local_of[root]),
-                  options);
+    return submit(
+        std::make_shared<ShmGather>(self, descriptor, in, std::move(out), layout_.local_of[root]),
+        options);
   }
   return submit(std::make_shared<NetGather>(self, descriptor, in, std::move(out)), options);
 }

@@ -10,9 +10,7 @@ std::uint64_t slot_id(std::uint32_t stream, std::size_t piece) {
   return std::uint64_t{stream} << 32 | piece;
 }
 
-bool is_done(const Transfer& transfer) {
-  return transfer.done.load(std::memory_order_acquire);
-}
+bool is_done(const Transfer& transfer) { return transfer.done.load(std::memory_order_acquire); }
 
 }  // namespace
 

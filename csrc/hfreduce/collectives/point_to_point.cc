@@ -14,9 +14,7 @@ class Send final : public Op {
        int to, std::uint32_t tag)
       : Op(std::move(comm), descriptor), data_(data), to_(to), tag_(tag) {}
 
-  void begin() override {
-    comm().inbox().send_message(to_, tag_, data_.data, data_.size, &slot_);
-  }
+  void begin() override { comm().inbox().send_message(to_, tag_, data_.data, data_.size, &slot_); }
   Advance advance() override {
     return slot_.done.load(std::memory_order_acquire) ? Advance::kDone : Advance::kBlocked;
   }
@@ -35,8 +33,8 @@ class Send final : public Op {
 class Recv final : public Op {
  public:
   // `from` -1: any rank.
-  Recv(std::shared_ptr<CommunicatorImpl> comm, const OpDescriptor& descriptor, Bytes data,
-       int from, std::uint32_t tag)
+  Recv(std::shared_ptr<CommunicatorImpl> comm, const OpDescriptor& descriptor, Bytes data, int from,
+       std::uint32_t tag)
       : Op(std::move(comm), descriptor), data_(data), from_(from), tag_(tag) {}
 
   void begin() override {

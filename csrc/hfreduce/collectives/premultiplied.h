@@ -17,8 +17,8 @@ namespace hfreduce {
 DType accumulator_of(DType dtype);
 
 // Wraps the sum of accumulators. `blocks` are the inputs; `make_sum` is given their places as
-// accumulators and a place for the result, and makes the operation that sums; `out` gets the result,
-// unless null.
+// accumulators and a place for the result, and makes the operation that sums; `out` gets the
+// result, unless null.
 std::shared_ptr<Op> make_premultiplied(
     std::shared_ptr<CommunicatorImpl> comm, const OpDescriptor& descriptor, const Kernels& kernels,
     double factor, std::vector<ConstBytes> blocks, std::size_t element, Bytes out,

@@ -52,13 +52,12 @@ class ShmReduceScatter final : public ShmExchange {
     if (piece.size == 0) return;
     const auto* own = static_cast<const std::byte*>(args_.in[rank_of(me_)].data);
     for (int member = 0; member < members_; ++member) {
-      sources_[member] = member == me_ ? own + piece.first
-                                       : slot_of(member, step) +
-                                             piece_ * static_cast<std::size_t>(me_);
+      sources_[member] = member == me_
+                             ? own + piece.first
+                             : slot_of(member, step) + piece_ * static_cast<std::size_t>(me_);
     }
     args_.kernels.native_to_native(static_cast<std::byte*>(args_.out.data) + piece.first, nullptr,
-                                   sources_.data(), members_, piece.size / args_.size,
-                                   args_.scale);
+                                   sources_.data(), members_, piece.size / args_.size, args_.scale);
   }
 
  private:
@@ -126,8 +125,7 @@ RequestPtr CommunicatorImpl::reduce_scatter(std::vector<ConstBytes> in, Bytes ou
   }
   ScatterArgs args;
   args.size = size_of(dtype);
-  if (ff::Status status =
-          prepare_reduction(dtype, reduction, size_, &args.kernels, &args.scale);
+  if (ff::Status status = prepare_reduction(dtype, reduction, size_, &args.kernels, &args.scale);
       !status) {
     return failed_request(shared_from_this(), OpKind::kReduceScatter, status);
   }

@@ -92,9 +92,9 @@ RequestPtr CommunicatorImpl::scatter(std::vector<ConstBytes> in, Bytes out, DTyp
     return failed_request(shared_from_this(), OpKind::kScatter, status);
   }
   if (rank_ == root && static_cast<int>(in.size()) != size_) {
-    return reject(OpKind::kScatter, "scatter needs an input for each of the " +
-                                        std::to_string(size_) + " ranks at the root, and was given " +
-                                        std::to_string(in.size()));
+    return reject(OpKind::kScatter,
+                  "scatter needs an input for each of the " + std::to_string(size_) +
+                      " ranks at the root, and was given " + std::to_string(in.size()));
   }
   for (std::size_t i = 0; rank_ == root && i < in.size(); ++i) {
     if (in[i].size == out.size) continue;
@@ -106,9 +106,9 @@ RequestPtr CommunicatorImpl::scatter(std::vector<ConstBytes> in, Bytes out, DTyp
       describe(OpKind::kScatter, dtype, RedOp::kSum, root, out.size / size_of(dtype));
   auto self = shared_from_this();
   if (layout_.node_count() == 1 && team_) {
-    return submit(std::make_shared<ShmScatter>(self, descriptor, std::move(in), out,
-                                               layout_.local_of[root]),
-                  options);
+    return submit(
+        std::make_shared<ShmScatter>(self, descriptor, std::move(in), out, layout_.local_of[root]),
+        options);
   }
   return submit(std::make_shared<NetScatter>(self, descriptor, std::move(in), out), options);
 }

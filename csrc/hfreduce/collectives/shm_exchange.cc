@@ -16,9 +16,7 @@ ShmExchange::ShmExchange(std::shared_ptr<CommunicatorImpl> comm, const OpDescrip
       me_(team_.me()),
       members_(team_.size()) {}
 
-void ShmExchange::begin() {
-  base_ = comm().take_steps(steps_);
-}
+void ShmExchange::begin() { base_ = comm().take_steps(steps_); }
 
 void ShmExchange::add_steps(std::uint64_t more) {
   comm().take_steps(more);  // they follow base_, since nothing else runs meanwhile

@@ -34,9 +34,9 @@ class CallLog {
 };
 
 struct CallReport {
-  std::uint64_t last = 0;                // sequence of the last call
-  std::uint64_t first = 1;               // sequence of calls[0]
-  std::vector<OpDescriptor> calls;       // first, first + 1, ..., last
+  std::uint64_t last = 0;                 // sequence of the last call
+  std::uint64_t first = 1;                // sequence of calls[0]
+  std::vector<OpDescriptor> calls;        // first, first + 1, ..., last
   std::vector<std::int32_t> waiting_for;  // ranks it waits for
 
   static CallReport of(const CallLog& log, std::vector<std::int32_t> waiting_for);

@@ -239,9 +239,10 @@ std::string CommunicatorImpl::silence_of(int rank) const {
   if (conn->is_unix()) return "does not answer: its process may be stopped";
   std::int64_t ack_ms = ff::ms_since_last_ack(conn->fd());
   if (ack_ms >= 0 && ack_ms < 3000) {
-    return fmt::format("does not answer (last heard {} s ago), though its host does: its process "
-                       "may be stopped",
-                       heard_s);
+    return fmt::format(
+        "does not answer (last heard {} s ago), though its host does: its process "
+        "may be stopped",
+        heard_s);
   }
   return fmt::format("is unreachable since {} s", std::max<std::int64_t>(heard_s, ack_ms / 1000));
 }
@@ -283,7 +284,7 @@ bool CommunicatorImpl::any_overdue() const {
 
 void CommunicatorImpl::tick(ff::TimePoint now) {
   std::unique_lock lock(step_mu_, std::try_to_lock);
-  if (!lock || failed_.load(std::memory_order_relaxed) ) return;
+  if (!lock || failed_.load(std::memory_order_relaxed)) return;
   if (!opened_.load(std::memory_order_acquire)) return;
   if (noticed_.load(std::memory_order_acquire)) act_on_notice();
   if (incoming_any_.load(std::memory_order_acquire)) take_incoming();

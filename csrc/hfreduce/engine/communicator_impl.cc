@@ -246,9 +246,10 @@ RequestPtr CommunicatorImpl::reject(OpKind kind, std::string why) {
 void CommunicatorImpl::abort(const std::string& why) {
   std::lock_guard lock(step_mu_);
   take_incoming();
-  fail(Status(Code::kAborted, fmt::format("{} aborted the group{}{}", name_rank(rank_),
-                                          why.empty() ? "" : ": ", why),
-              facts_of(rank_)));
+  fail(Status(
+      Code::kAborted,
+      fmt::format("{} aborted the group{}{}", name_rank(rank_), why.empty() ? "" : ": ", why),
+      facts_of(rank_)));
   inbox_->flush();
 }
 

@@ -3,9 +3,9 @@
 // CommunicatorImpl: the queue of a group's operations, and its failure.
 //
 // Locks, in the order in which they may be taken:
-//   step_mu_     whoever holds it drives: operations, slots and the team's steps are touched under it
-//   queue_mu_    newly started operations, the log of calls, the cause of failure; never held long
-//   (the locks of Inbox and Conn are leaves)
+//   step_mu_     whoever holds it drives: operations, slots and the team's steps are touched under
+//   it queue_mu_    newly started operations, the log of calls, the cause of failure; never held
+//   long (the locks of Inbox and Conn are leaves)
 // Frames arrive with the receive lock of a Conn held, which comes before all of these; so what they
 // trigger is only noted (notice_), and done by the next poll().
 #pragma once
@@ -52,7 +52,8 @@ class CommunicatorImpl final : public Communicator,
   CommunicatorImpl(std::shared_ptr<Engine> engine, std::uint64_t group, int rank, int size,
                    Options options);
 
-  // Start-up, in this order (bootstrap.cc). Ids first: frames may come as soon as the group is known.
+  // Start-up, in this order (bootstrap.cc). Ids first: frames may come as soon as the group is
+  // known.
   void set_ids(std::vector<Member> members) { members_ = std::move(members); }
   // The segment that the lowest rank of this node has made for the group, once it has come.
   std::optional<ff::UniqueFd> wait_for_group_segment(ff::TimePoint deadline);
@@ -66,14 +67,14 @@ class CommunicatorImpl final : public Communicator,
   std::vector<RankInfo> ranks() const override;
   RequestPtr allreduce(const void* in, void* out, std::size_t count, DType dtype,
                        Reduction reduction, OpOptions options) override;
-  RequestPtr reduce(const void* in, void* out, std::size_t count, DType dtype,
-                    Reduction reduction, int root, OpOptions options) override;
+  RequestPtr reduce(const void* in, void* out, std::size_t count, DType dtype, Reduction reduction,
+                    int root, OpOptions options) override;
   RequestPtr broadcast(void* data, std::size_t count, DType dtype, int root,
                        OpOptions options) override;
   RequestPtr allgather(ConstBytes in, std::vector<Bytes> out, DType dtype,
                        OpOptions options) override;
-  RequestPtr reduce_scatter(std::vector<ConstBytes> in, Bytes out, DType dtype,
-                            Reduction reduction, OpOptions options) override;
+  RequestPtr reduce_scatter(std::vector<ConstBytes> in, Bytes out, DType dtype, Reduction reduction,
+                            OpOptions options) override;
   RequestPtr alltoall(std::vector<ConstBytes> in, std::vector<Bytes> out, DType dtype,
                       OpOptions options) override;
   RequestPtr gather(ConstBytes in, std::vector<Bytes> out, DType dtype, int root,
@@ -96,8 +97,7 @@ class CommunicatorImpl final : public Communicator,
   // Group
   bool poll() override;
   bool busy() const override {
-    return pending_.load(std::memory_order_relaxed) > 0 ||
-           noticed_.load(std::memory_order_relaxed);
+    return pending_.load(std::memory_order_relaxed) > 0 || noticed_.load(std::memory_order_relaxed);
   }
   bool networked() const override {
     return networked_ || message_count_.load(std::memory_order_relaxed) > 0;

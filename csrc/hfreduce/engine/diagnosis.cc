@@ -13,15 +13,11 @@ using ff::Status;
 
 Diagnosis::Diagnosis(Why why, std::string title, std::uint64_t sequence,
                      std::chrono::milliseconds timeout, ff::TimePoint now)
-    : why_(why),
-      title_(std::move(title)),
-      sequence_(sequence),
-      timeout_(timeout),
-      started_(now) {}
+    : why_(why), title_(std::move(title)), sequence_(sequence), timeout_(timeout), started_(now) {}
 
 bool Diagnosis::complete(ff::TimePoint now) const {
-  bool all = std::all_of(asked_.begin(), asked_.end(),
-                         [&](int rank) { return reports_.count(rank) > 0; });
+  bool all =
+      std::all_of(asked_.begin(), asked_.end(), [&](int rank) { return reports_.count(rank) > 0; });
   return all || now - started_ >= kPatience;
 }
 

@@ -10,8 +10,7 @@
 namespace hfreduce {
 namespace {
 
-long futex(std::atomic<std::uint32_t>* word, int op, std::uint32_t value,
-           const timespec* timeout) {
+long futex(std::atomic<std::uint32_t>* word, int op, std::uint32_t value, const timespec* timeout) {
   static_assert(sizeof(*word) == sizeof(std::uint32_t));
   return ::syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, nullptr, 0);
 }

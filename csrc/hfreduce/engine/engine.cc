@@ -30,7 +30,7 @@ constexpr auto kLinger = std::chrono::milliseconds(2000);
 constexpr auto kEngineSpin = std::chrono::microseconds(20);
 constexpr auto kHelperSpin = std::chrono::microseconds(200);
 constexpr auto kCrowdedSpin = std::chrono::microseconds(2000);
-constexpr int kSpinsPerLook = 64;   // polls between two looks at the clock
+constexpr int kSpinsPerLook = 64;  // polls between two looks at the clock
 constexpr int kSpinsBeforeYield = 1024;
 
 inline void cpu_relax() {
@@ -173,8 +173,8 @@ void Engine::attach(std::shared_ptr<Group> group) {
 void Engine::detach(const Group* group) {
   std::shared_ptr<Group> keep;  // dies outside the lock
   std::lock_guard lock(groups_mu_);
-  auto found = std::find_if(groups_.begin(), groups_.end(),
-                            [&](const auto& g) { return g.get() == group; });
+  auto found =
+      std::find_if(groups_.begin(), groups_.end(), [&](const auto& g) { return g.get() == group; });
   if (found == groups_.end()) return;
   keep = std::move(*found);
   groups_.erase(found);
@@ -265,8 +265,8 @@ bool Engine::help_until(Group& group, DoneFlag& flag, ff::TimePoint deadline,
     bool pending = group.busy();
     if (!pending && groups_version_.load(std::memory_order_relaxed) > 1) {
       std::lock_guard lock(groups_mu_);
-      pending = std::any_of(groups_.begin(), groups_.end(),
-                            [](const auto& g) { return g->busy(); });
+      pending =
+          std::any_of(groups_.begin(), groups_.end(), [](const auto& g) { return g->busy(); });
     }
     if (pending) {
       arm();
@@ -330,8 +330,8 @@ void Engine::run() {
     bool pending = false;
     {
       std::lock_guard lock(groups_mu_);
-      pending = std::any_of(groups_.begin(), groups_.end(),
-                            [](const auto& g) { return g->busy(); });
+      pending =
+          std::any_of(groups_.begin(), groups_.end(), [](const auto& g) { return g->busy(); });
     }
     if (moved) {
       idle_since = {};
@@ -405,8 +405,6 @@ void Engine::watch_writes(std::uint64_t /*id*/, int fd, bool wanted) {
   ::epoll_ctl(network_epoll_.get(), EPOLL_CTL_MOD, fd, &event);
 }
 
-void Engine::unwatch(int fd) {
-  ::epoll_ctl(network_epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-}
+void Engine::unwatch(int fd) { ::epoll_ctl(network_epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
 }  // namespace hfreduce

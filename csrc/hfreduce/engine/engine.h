@@ -105,7 +105,7 @@ class Engine : public FdWatcher, public std::enable_shared_from_this<Engine> {
   std::shared_ptr<Segment> segment_;
   std::shared_ptr<Arena> arena_;
   ff::UniqueFd doorbell_;
-  ff::UniqueFd sleep_epoll_;    // the doorbell and network_epoll_: what the engine's thread sleeps in
+  ff::UniqueFd sleep_epoll_;  // the doorbell and network_epoll_: what the engine's thread sleeps in
   ff::UniqueFd network_epoll_;  // all sockets
   std::unique_ptr<PeerTable> peers_;
 

@@ -39,8 +39,6 @@ void untrack_fd(int fd) {
   if (fd >= 0 && fd < kMaxFd) g_tracked[fd].store(false, std::memory_order_relaxed);
 }
 
-bool in_forked_child() {
-  return g_forked.load(std::memory_order_relaxed);
-}
+bool in_forked_child() { return g_forked.load(std::memory_order_relaxed); }
 
 }  // namespace hfreduce

@@ -17,8 +17,8 @@ struct Layout {
   int node_count() const { return static_cast<int>(nodes.size()); }
 };
 
-// `shares[i]` lists the ranks that rank i could share memory with. Two ranks are on one node if both
-// say so of each other, and each with every rank that is there already.
+// `shares[i]` lists the ranks that rank i could share memory with. Two ranks are on one node if
+// both say so of each other, and each with every rank that is there already.
 Layout build_layout(const std::vector<std::vector<int>>& shares,
                     const std::vector<std::string>& zones_by_rank);
 

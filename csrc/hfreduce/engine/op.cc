@@ -37,20 +37,15 @@ void Op::set_place(std::uint64_t sequence, std::uint32_t signature, ff::TimePoin
   timeout_ = timeout;
 }
 
-Status Op::status() const {
-  return done() ? status_ : Status();
-}
+Status Op::status() const { return done() ? status_ : Status(); }
 
-Status Op::wait(std::chrono::milliseconds timeout) {
-  return wait_until(timeout, nullptr);
-}
+Status Op::wait(std::chrono::milliseconds timeout) { return wait_until(timeout, nullptr); }
 
 Status Op::wait(std::chrono::milliseconds timeout, const std::function<bool()>& interrupted) {
   return wait_until(timeout, &interrupted);
 }
 
-Status Op::wait_until(std::chrono::milliseconds timeout,
-                      const std::function<bool()>* interrupted) {
+Status Op::wait_until(std::chrono::milliseconds timeout, const std::function<bool()>* interrupted) {
   if (done()) return status_;
   // Without a limit of the caller's, the operation's own deadline ends the wait: it fails the
   // operation, once it is known who is missing.

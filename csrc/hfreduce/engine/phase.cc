@@ -33,9 +33,7 @@ int read_fault() {
 
 }  // namespace
 
-const char* name_of(Phase phase) {
-  return kNames[static_cast<std::size_t>(phase)];
-}
+const char* name_of(Phase phase) { return kNames[static_cast<std::size_t>(phase)]; }
 
 namespace detail {
 
@@ -47,8 +45,6 @@ void entered_fatal_phase() {
 
 }  // namespace detail
 
-void reload_fault() {
-  detail::fatal_phase.store(read_fault(), std::memory_order_relaxed);
-}
+void reload_fault() { detail::fatal_phase.store(read_fault(), std::memory_order_relaxed); }
 
 }  // namespace hfreduce

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The sum of two fp16 arrays where the processor adds fp16. A single such addition gives the same
-// bits as one in fp32 rounded to fp16: fp32 has more than twice as many digits and two to spare. All
-// other sums of fp16 need the digits of fp32.
+// bits as one in fp32 rounded to fp16: fp32 has more than twice as many digits and two to spare.
+// All other sums of fp16 need the digits of fp32.
 #include <immintrin.h>
 
 #include "hfreduce/reduce/float_sums.h"

@@ -32,8 +32,7 @@ Kernels small_products() {
   return {plain<Isa, Pass<Unit, Op, Unit, AsIs>, kPer>,
           plain<Isa, Pass<Unit, Op, Partials, ToMemoryOrder>, kPer>,
           plain<Isa, Pass<Fp32, Op, Fp32, AsIs>, kPer>,
-          plain<Isa, Pass<Partials, Op, Unit, FromMemoryOrder>, kPer>,
-          sizeof(float) * kPer};
+          plain<Isa, Pass<Partials, Op, Unit, FromMemoryOrder>, kPer>, sizeof(float) * kPer};
 }
 
 // MIN and MAX choose among elements: nothing is rounded, so elements are accumulators.

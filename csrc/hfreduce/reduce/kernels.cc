@@ -96,9 +96,9 @@ ff::Status find_kernels(DType dtype, RedOp op, Kernels* out) {
 
 ff::Status find_kernels(DType dtype, RedOp op, Isa isa, Kernels* out) {
   if (!cpu_runs(isa)) {
-    return ff::Status(ff::Code::kUnsupported,
-                      std::string("this processor does not run ") + name_of(isa) + "; it runs " +
-                          name_of(best_isa()));
+    return ff::Status(ff::Code::kUnsupported, std::string("this processor does not run ") +
+                                                  name_of(isa) + "; it runs " +
+                                                  name_of(best_isa()));
   }
   if (find_compiled(dtype, op, isa, out)) return {};
   return ff::Status(ff::Code::kUnsupported,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The loops: several sources into one or two destinations, a block of vectors at a time. All
-// sources of a block are read before its destinations are written, so a destination may be a source.
-// Cost: each source is read once and each destination written once; nothing goes through memory in
-// between.
+// sources of a block are read before its destinations are written, so a destination may be a
+// source. Cost: each source is read once and each destination written once; nothing goes through
+// memory in between.
 #pragma once
 
 #include "hfreduce/reduce/fp_mode.h"
@@ -12,7 +12,8 @@
 namespace hfreduce {
 
 // What elements go through: In reads them, Op joins them, Out writes them. Finish turns the vectors
-// of In into those of Out. With kBefore each input is multiplied by a factor, with kAfter the result.
+// of In into those of Out. With kBefore each input is multiplied by a factor, with kAfter the
+// result.
 template <class In_, class Op_, class Out_, class Finish_, bool kBefore_ = false,
           bool kAfter_ = false>
 struct Pass {
@@ -88,8 +89,8 @@ HFREDUCE_INLINE void block(void* dst, void* dst2, const void* const* src, int n,
 
 // The last elements, fewer than a unit, by way of a buffer: the same instructions on them.
 template <class P>
-HFREDUCE_SHARED void tail(void* dst, void* dst2, const void* const* src, int n, std::size_t left, std::size_t in,
-          std::size_t out, const FactorsOf<P>& factors) {
+HFREDUCE_SHARED void tail(void* dst, void* dst2, const void* const* src, int n, std::size_t left,
+                          std::size_t in, std::size_t out, const FactorsOf<P>& factors) {
   using In = typename P::In;
   using Out = typename P::Out;
   const std::size_t in_size = left * In::kBytes / In::kElements;
@@ -110,7 +111,7 @@ HFREDUCE_SHARED void tail(void* dst, void* dst2, const void* const* src, int n, 
 // kN sources, or n when kN is 0.
 template <class P, int kN>
 HFREDUCE_SHARED void run(void* dst, void* dst2, const void* const* src, int n, std::size_t count,
-         const FactorsOf<P>& factors) {
+                         const FactorsOf<P>& factors) {
   using In = typename P::In;
   using Out = typename P::Out;
   const void* fixed[kN > 0 ? kN : 1];

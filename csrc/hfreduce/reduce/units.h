@@ -83,8 +83,8 @@ struct Small {
   }
 };
 
-// False only when neither vector holds a NaN. Where the processor answers this at once, it saves the
-// handling of NaNs; elsewhere it is not asked.
+// False only when neither vector holds a NaN. Where the processor answers this at once, it saves
+// the handling of NaNs; elsewhere it is not asked.
 template <class Isa>
 HFREDUCE_INLINE bool may_hold_nan(const Vec<Isa, float>&, const Vec<Isa, float>&) {
   return true;
@@ -132,8 +132,8 @@ struct BFloat16Pairs {
 template <class Isa>
 struct Small<Isa, BFloat16> : BFloat16Pairs<Isa> {};
 
-// Between the order of elements in memory and that of Small: element i of a unit is element i / kVecs
-// of vector i % kVecs.
+// Between the order of elements in memory and that of Small: element i of a unit is element i /
+// kVecs of vector i % kVecs.
 struct Dealt {
   template <class V>
   static HFREDUCE_INLINE Unit<V, 1> to_memory(const Unit<V, 1>& u) {
@@ -145,7 +145,8 @@ struct Dealt {
   }
   template <class V>
   static HFREDUCE_INLINE Unit<V, 2> to_memory(const Unit<V, 2>& u) {
-    return {{shuffle<V, InterleaveLow>(u.v[0], u.v[1]), shuffle<V, InterleaveHigh>(u.v[0], u.v[1])}};
+    return {
+        {shuffle<V, InterleaveLow>(u.v[0], u.v[1]), shuffle<V, InterleaveHigh>(u.v[0], u.v[1])}};
   }
   template <class V>
   static HFREDUCE_INLINE Unit<V, 2> from_memory(const Unit<V, 2>& u) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the files compiled for AVX2 and AVX-512 do by intrinsics. Conversions of fp16 agree with those
-// of formats.h: exact one way, to nearest even the other, NaNs brought to one form.
+// What the files compiled for AVX2 and AVX-512 do by intrinsics. Conversions of fp16 agree with
+// those of formats.h: exact one way, to nearest even the other, NaNs brought to one form.
 #pragma once
 
 #include <immintrin.h>
@@ -60,8 +60,8 @@ struct Small<Avx512, Float16> : HardwareFloat16<Avx512> {
 };
 
 // Rounding on words, which takes a third less than on the halves of lanes: the upper halves of the
-// odd elements beside those of the even ones, and the lower halves likewise; then one more where the
-// lower half is above the middle, or at it and the upper half is odd.
+// odd elements beside those of the even ones, and the lower halves likewise; then one more where
+// the lower half is above the middle, or at it and the upper half is odd.
 template <>
 struct Small<Avx512, BFloat16> : BFloat16Pairs<Avx512> {
   static HFREDUCE_INLINE VU pack(const U& u) {
@@ -73,10 +73,10 @@ struct Small<Avx512, BFloat16> : BFloat16Pairs<Avx512> {
     const VU even = bits<VU>(u.v[0]), odd = bits<VU>(u.v[1]);
     const __m512i mask = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
     const __m512i one = _mm512_set1_epi16(1);
-    const __m512i upper = _mm512_ternarylogic_epi32(mask, bits<__m512i>(odd),
-                                                    bits<__m512i>(even >> 16), kChoose);
-    const __m512i lower = _mm512_ternarylogic_epi32(mask, bits<__m512i>(odd << 16),
-                                                    bits<__m512i>(even), kChoose);
+    const __m512i upper =
+        _mm512_ternarylogic_epi32(mask, bits<__m512i>(odd), bits<__m512i>(even >> 16), kChoose);
+    const __m512i lower =
+        _mm512_ternarylogic_epi32(mask, bits<__m512i>(odd << 16), bits<__m512i>(even), kChoose);
     const __m512i least =
         _mm512_ternarylogic_epi32(upper, one, _mm512_set1_epi16(-0x8000), kNotAndOr);
     const __mmask32 up = _mm512_cmpge_epu16_mask(lower, least);

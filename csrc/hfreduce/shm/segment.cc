@@ -31,9 +31,7 @@ ff::Result<std::byte*> map_shared(int fd, std::size_t bytes) {
 Segment::Segment(ff::UniqueFd fd, std::byte* data, std::size_t size)
     : fd_(std::move(fd)), data_(data), size_(size) {}
 
-Segment::~Segment() {
-  ::munmap(data_, size_);
-}
+Segment::~Segment() { ::munmap(data_, size_); }
 
 ff::Result<std::shared_ptr<Segment>> Segment::create(const char* label, std::size_t bytes) {
   ff::UniqueFd fd(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -63,8 +61,7 @@ ff::Result<std::shared_ptr<Segment>> Segment::map(ff::UniqueFd fd, std::size_t b
 bool Segment::contains(const void* at, std::size_t bytes) const {
   const auto* first = static_cast<const std::byte*>(at);
   std::less_equal<const std::byte*> not_after;
-  return not_after(data_, first) && bytes <= size_ &&
-         not_after(first, data_ + (size_ - bytes));
+  return not_after(data_, first) && bytes <= size_ && not_after(first, data_ + (size_ - bytes));
 }
 
 }  // namespace hfreduce

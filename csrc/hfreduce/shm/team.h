@@ -38,7 +38,7 @@ struct alignas(kLine) SlotHead {
   std::uint32_t signature = 0;         // of the operation it belongs to
   std::uint32_t note = 0;              // the operation's own
   std::byte data[kInlineBytes];
-  std::uint64_t offer = 0;             // 1 + offset of the member's buffer in its arena, or 0
+  std::uint64_t offer = 0;  // 1 + offset of the member's buffer in its arena, or 0
 };
 static_assert(sizeof(SlotHead) == kLine);
 

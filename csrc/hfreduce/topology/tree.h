@@ -13,7 +13,7 @@
 namespace hfreduce {
 
 struct TreeNode {
-  int parent = -1;                       // -1 at the root
+  int parent = -1;                         // -1 at the root
   std::array<int, 2> children = {-1, -1};  // -1: none
   bool interior() const { return children[0] >= 0 || children[1] >= 0; }
 };

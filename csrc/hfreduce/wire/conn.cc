@@ -36,9 +36,7 @@ void take_descriptors(msghdr& message, std::deque<ff::UniqueFd>* out) {
   }
 }
 
-bool carries_bulk(FrameType type) {
-  return type == FrameType::kData || type == FrameType::kEager;
-}
+bool carries_bulk(FrameType type) { return type == FrameType::kData || type == FrameType::kEager; }
 
 }  // namespace
 
@@ -161,7 +159,8 @@ bool Conn::pump() {
     any = true;
     total += *got;
   }
-  if (any) last_heard_.store(ff::coarse_now().time_since_epoch().count(), std::memory_order_relaxed);
+  if (any)
+    last_heard_.store(ff::coarse_now().time_since_epoch().count(), std::memory_order_relaxed);
   return any;
 }
 
@@ -257,8 +256,8 @@ Status Conn::header_complete() {
     return {};
   }
   if (header_.length > kControlLimit) {
-    return Status(Code::kRefused, name_ + " sent a control frame of " +
-                                      std::to_string(header_.length) + " bytes");
+    return Status(Code::kRefused,
+                  name_ + " sent a control frame of " + std::to_string(header_.length) + " bytes");
   }
   control_.clear();
   phase_ = Phase::kControl;
@@ -322,8 +321,6 @@ void Conn::finish_sending() {
   flush_locked();
 }
 
-void Conn::abandon_in_child() {
-  fd_.reset();
-}
+void Conn::abandon_in_child() { fd_.reset(); }
 
 }  // namespace hfreduce

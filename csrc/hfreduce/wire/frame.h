@@ -30,7 +30,7 @@ inline constexpr std::uint16_t kProtocolVersion = 1;
 inline constexpr std::uint64_t kControlLimit = 4096;
 
 enum class FrameType : std::uint8_t {
-  kHello = 1,      // handshake, see handshake.h
+  kHello = 1,  // handshake, see handshake.h
   kChallenge = 2,
   kAuth = 3,
   kWelcome = 4,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Handshake: two processes prove to each other that they know the key of one group, which never
-// travels. Both sides are challenged with a fresh nonce, and each answer is bound to its role and to
-// both process ids, so that it can be neither replayed nor reflected.
+// travels. Both sides are challenged with a fresh nonce, and each answer is bound to its role and
+// to both process ids, so that it can be neither replayed nor reflected.
 //
 //   connector                                       acceptor
 //   HELLO {version, group, id, nonce, stream}  -->

@@ -166,8 +166,7 @@ bool Inbox::fits_credit(int to, std::uint64_t size) {
   return true;
 }
 
-void Inbox::enqueue(int rank, const FrameHeader& header, const void* payload,
-                    Transfer* transfer) {
+void Inbox::enqueue(int rank, const FrameHeader& header, const void* payload, Transfer* transfer) {
   conns_[rank]->enqueue(header, payload, transfer);
   dirty_[rank] = true;
   any_dirty_.store(true, std::memory_order_relaxed);
@@ -227,8 +226,7 @@ void Inbox::take_early(RecvSlot* slot, const std::shared_ptr<Early>& early, int 
   slot->done.store(true, std::memory_order_release);
 }
 
-Sink Inbox::receive_into(RecvSlot* slot, Conn* conn, const FrameHeader& header,
-                         std::string* what) {
+Sink Inbox::receive_into(RecvSlot* slot, Conn* conn, const FrameHeader& header, std::string* what) {
   *what = conflict(*slot, header.length, header.signature, header.op);
   if (!what->empty()) return {};
   slot->filling = conn;
@@ -255,10 +253,10 @@ Sink Inbox::bulk_begins(Conn* conn, const FrameHeader& header) {
       what = fmt::format("sent {} bytes unasked", header.length);
     } else if (header.type == FrameType::kEager) {
       auto tag = static_cast<std::uint32_t>(header.slot);
-      auto match = std::find_if(
-          posted_messages_.begin(), posted_messages_.end(), [&](const PostedMessage& p) {
-            return p.tag == tag && (p.rank < 0 || p.rank == header.rank);
-          });
+      auto match = std::find_if(posted_messages_.begin(), posted_messages_.end(),
+                                [&](const PostedMessage& p) {
+                                  return p.tag == tag && (p.rank < 0 || p.rank == header.rank);
+                                });
       if (match != posted_messages_.end()) {
         sink = receive_into(match->slot, conn, header, &what);
         posted_messages_.erase(match);
@@ -340,8 +338,8 @@ void Inbox::control_arrived(const FrameHeader& header) {
 
 std::string Inbox::match_offer(const FrameHeader& header) {
   auto tag = static_cast<std::uint32_t>(header.slot);
-  auto match = std::find_if(
-      posted_messages_.begin(), posted_messages_.end(), [&](const PostedMessage& p) {
+  auto match =
+      std::find_if(posted_messages_.begin(), posted_messages_.end(), [&](const PostedMessage& p) {
         return p.tag == tag && (p.rank < 0 || p.rank == header.rank);
       });
   if (match == posted_messages_.end()) {

@@ -37,9 +37,9 @@ inline constexpr std::uint64_t kEarlyOverhead = 64;  // counted for each kept pa
 struct RecvSlot : Transfer {
   void* data = nullptr;
   std::uint64_t size = 0;
-  int rank = -1;            // from; for a message from any source, filled in on matching
+  int rank = -1;                // from; for a message from any source, filled in on matching
   std::uint32_t signature = 0;  // that the payload must bear; 0: any
-  Conn* filling = nullptr;  // guarded by the inbox
+  Conn* filling = nullptr;      // guarded by the inbox
 };
 
 // A payload to send. Lives with the operation, and must be cancelled before it dies undone.
@@ -69,8 +69,7 @@ class Inbox {
 
   // Messages; `from` -1: any rank.
   void post_message(int from, std::uint32_t tag, void* data, std::uint64_t size, RecvSlot* out);
-  void send_message(int to, std::uint32_t tag, const void* data, std::uint64_t size,
-                    SendSlot* out);
+  void send_message(int to, std::uint32_t tag, const void* data, std::uint64_t size, SendSlot* out);
 
   void cancel(RecvSlot* slot);
   void cancel(SendSlot* slot);
@@ -80,7 +79,6 @@ class Inbox {
   Sink bulk_begins(Conn* conn, const FrameHeader& header);
   void bulk_arrived(const FrameHeader& header, Sink sink);
   void control_arrived(const FrameHeader& header);
-
 
  private:
   struct Key {
@@ -124,8 +122,7 @@ class Inbox {
   void enqueue_data(SendSlot* slot);
   void grant(int rank, std::uint64_t sequence, std::uint64_t slot, bool message);
   void consume_credit(int rank, std::uint64_t bytes);
-  void take_early(RecvSlot* slot, const std::shared_ptr<Early>& early, int rank,
-                  std::string* what);
+  void take_early(RecvSlot* slot, const std::shared_ptr<Early>& early, int rank, std::string* what);
   std::string match_offer(const FrameHeader& header);
 
   const std::uint64_t group_;
@@ -137,8 +134,8 @@ class Inbox {
   std::unordered_map<Key, RecvSlot*, KeyHash> posted_;
   std::unordered_map<Key, std::shared_ptr<Early>, KeyHash> early_;
   std::unordered_map<Key, SendSlot*, KeyHash> ungranted_;
-  std::unordered_set<Key, KeyHash> granted_;  // grants that came before the send
-  std::unordered_set<Key, KeyHash> asked_;    // small payloads whose sender is out of credit
+  std::unordered_set<Key, KeyHash> granted_;     // grants that came before the send
+  std::unordered_set<Key, KeyHash> asked_;       // small payloads whose sender is out of credit
   std::vector<std::shared_ptr<Early>> claimed_;  // posted while they were still arriving
   std::list<PostedMessage> posted_messages_;
   std::list<Message> messages_;
@@ -147,7 +144,7 @@ class Inbox {
   std::uint64_t next_offer_ = 1;
   std::vector<std::uint64_t> in_flight_;  // unasked bytes sent and not consumed, by rank
   std::vector<std::uint64_t> consumed_;   // and consumed here, not yet credited
-  std::vector<bool> dirty_;  // conns with frames that flush() has yet to write
+  std::vector<bool> dirty_;               // conns with frames that flush() has yet to write
   std::atomic<bool> any_dirty_{false};
 };
 

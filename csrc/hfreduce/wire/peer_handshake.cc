@@ -145,9 +145,8 @@ Status PeerTable::check_challenge(Pending& pending, const std::string& payload) 
   if (challenge->id != pending.challenge.id) {
     return Status(Code::kRefused, "another process answers at that address");
   }
-  ff::Digest expected =
-      handshake_mac(group->second.key, Role::kAcceptor, pending.hello.group, id_, challenge->id,
-                    pending.hello.nonce, challenge->nonce);
+  ff::Digest expected = handshake_mac(group->second.key, Role::kAcceptor, pending.hello.group, id_,
+                                      challenge->id, pending.hello.nonce, challenge->nonce);
   if (!ff::equal_constant_time(expected, challenge->mac)) {
     return Status(Code::kRefused, "wrong key: the peer does not belong to this group");
   }
@@ -164,9 +163,9 @@ Status PeerTable::check_auth(Pending& pending, const std::string& payload) {
   if (group == groups_.end()) return Status(Code::kRefused, "the group has gone");
   ff::ByteReader in(payload);
   ff::Digest mac = in.raw<32>();
-  ff::Digest expected = handshake_mac(group->second.key, Role::kConnector, pending.hello.group,
-                                      pending.hello.id, id_, pending.hello.nonce,
-                                      pending.challenge.nonce);
+  ff::Digest expected =
+      handshake_mac(group->second.key, Role::kConnector, pending.hello.group, pending.hello.id, id_,
+                    pending.hello.nonce, pending.challenge.nonce);
   if (!in.complete() || !ff::equal_constant_time(expected, mac)) {
     return Status(Code::kRefused, "wrong key: the peer does not belong to this group");
   }

@@ -83,8 +83,7 @@ ff::Result<std::vector<std::string>> PeerTable::listen_tcp(const std::string& in
   return addresses;
 }
 
-void PeerTable::add_group(std::uint64_t group, const GroupKey& key,
-                          std::weak_ptr<GroupPort> port) {
+void PeerTable::add_group(std::uint64_t group, const GroupKey& key, std::weak_ptr<GroupPort> port) {
   std::lock_guard lock(mu_);
   groups_[group] = Group{key, std::move(port)};
   // Those that greeted before this rank knew of the group have been waiting for this.
@@ -122,8 +121,8 @@ void PeerTable::accept_all(const Listener& listener) {
     ff::tune_stream(fd->get(), is_unix);
     std::lock_guard lock(mu_);
     if (closing_) return;
-    auto conn = add_conn(std::move(*fd), is_unix, "a process that connected to " +
-                                                      listener.address.to_string());
+    auto conn = add_conn(std::move(*fd), is_unix,
+                         "a process that connected to " + listener.address.to_string());
     Pending& pending = pending_[conn.get()];
     pending.conn = conn;
     pending.deadline = ff::coarse_now() + std::chrono::seconds(30);

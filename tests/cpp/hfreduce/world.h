@@ -85,10 +85,10 @@ inline void run_world(const WorldShape& shape, const RankBody& body) {
   for (auto& thread : threads) thread.join();
 }
 
-#define ASSERT_OK(expression)                          \
-  do {                                                 \
-    ff::Status status_ = (expression);                 \
-    ASSERT_TRUE(status_.ok()) << status_.to_string();  \
+#define ASSERT_OK(expression)                         \
+  do {                                                \
+    ff::Status status_ = (expression);                \
+    ASSERT_TRUE(status_.ok()) << status_.to_string(); \
   } while (false)
 
 }  // namespace hfreduce

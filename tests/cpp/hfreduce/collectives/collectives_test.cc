@@ -42,8 +42,8 @@ std::vector<float> input(int rank, std::size_t count) {
   return data;
 }
 
-const std::vector<std::size_t> kCounts = {0,    1,     2,      7,      10,     11,      16,
-                                          1000, 10007, 65536,  100003, 262144, 1000001};
+const std::vector<std::size_t> kCounts = {0,    1,     2,     7,      10,     11,     16,
+                                          1000, 10007, 65536, 100003, 262144, 1000001};
 
 TEST_P(Collectives, Allreduce) {
   run_world(shape(), [](Communicator& comm) {
@@ -94,8 +94,8 @@ TEST_P(Collectives, AllreduceLowPrecisionRoundsOnce) {
         return static_cast<std::uint16_t>(bits >> 16);
       };
       std::vector<std::uint16_t> data(count, comm.rank() == 0 ? bf16(256.0F) : bf16(0.5F));
-      ASSERT_OK(comm.allreduce(data.data(), data.data(), count, DType::kBFloat16, {RedOp::kSum})
-                    ->wait());
+      ASSERT_OK(
+          comm.allreduce(data.data(), data.data(), count, DType::kBFloat16, {RedOp::kSum})->wait());
       float exact = 256.0F + 0.5F * static_cast<float>(comm.size() - 1);
       // Spacing of bfloat16 here is 2; the exact sum rounds to the even neighbour.
       float expected = 2.0F * std::nearbyint(exact / 2.0F);
@@ -126,8 +126,8 @@ TEST_P(Collectives, Reduce) {
       int root = static_cast<int>(count) % comm.size();
       std::vector<float> in = input(comm.rank(), count);
       std::vector<float> out(count, -1);
-      ASSERT_OK(comm.reduce(in.data(), out.data(), count, DType::kFloat32, {RedOp::kMax}, root)
-                    ->wait());
+      ASSERT_OK(
+          comm.reduce(in.data(), out.data(), count, DType::kFloat32, {RedOp::kMax}, root)->wait());
       for (std::size_t i = 0; i < count; ++i) {
         float expected = value(0, i);
         for (int r = 1; r < comm.size(); ++r) expected = std::max(expected, value(r, i));
@@ -159,8 +159,8 @@ TEST_P(Collectives, AllgatherOfUnequalBlocks) {
       std::vector<Bytes> out;
       for (int r = 0; r < comm.size(); ++r) blocks.emplace_back(block(r), -1.0F);
       for (auto& b : blocks) out.push_back({b.data(), b.size() * sizeof(float)});
-      ASSERT_OK(comm.allgather({in.data(), in.size() * sizeof(float)}, out, DType::kFloat32)
-                    ->wait());
+      ASSERT_OK(
+          comm.allgather({in.data(), in.size() * sizeof(float)}, out, DType::kFloat32)->wait());
       for (int r = 0; r < comm.size(); ++r) ASSERT_EQ(blocks[r], input(r, block(r)));
     }
   });
@@ -229,8 +229,8 @@ TEST_P(Collectives, GatherAndScatter) {
                                input(r, count).begin()));
       }
       std::vector<float> back(count, -1);
-      ASSERT_OK(comm.scatter(in, {back.data(), count * sizeof(float)}, DType::kFloat32, root)
-                    ->wait());
+      ASSERT_OK(
+          comm.scatter(in, {back.data(), count * sizeof(float)}, DType::kFloat32, root)->wait());
       ASSERT_EQ(back, mine);
     }
   });
@@ -241,7 +241,8 @@ TEST_P(Collectives, MessagesMatchByTagAndOrder) {
     if (comm.size() < 2) return;
     const int next = (comm.rank() + 1) % comm.size();
     const int last = (comm.rank() + comm.size() - 1) % comm.size();
-    for (std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{3000}, std::size_t{900000}}) {
+    for (std::size_t count :
+         {std::size_t{0}, std::size_t{1}, std::size_t{3000}, std::size_t{900000}}) {
       std::vector<std::vector<float>> sent;
       std::vector<std::vector<float>> got(4, std::vector<float>(count, -1));
       for (int k = 0; k < 4; ++k) sent.push_back(input(comm.rank() * 4 + k, count));
@@ -314,8 +315,8 @@ INSTANTIATE_TEST_SUITE_P(
     Worlds, Collectives,
     testing::Values(Case{"one", {1}}, Case{"two", {2}}, Case{"three", {3}}, Case{"five", {5}},
                     Case{"two_small_chunks", {2}, Algorithm::kAuto, 4096},
-                    Case{"two_by_tcp", {2}, Algorithm::kAuto, 0, false},
-                    Case{"nodes_1_1", {1, 1}}, Case{"nodes_2_2", {2, 2}},
+                    Case{"two_by_tcp", {2}, Algorithm::kAuto, 0, false}, Case{"nodes_1_1", {1, 1}},
+                    Case{"nodes_2_2", {2, 2}},
                     Case{"nodes_1_2_3", {1, 2, 3}, Algorithm::kDirect, 8192},
                     Case{"tree_1_1_1_1_1", {1, 1, 1, 1, 1}, Algorithm::kTree, 16384},
                     Case{"tree_2_1_2", {2, 1, 2}, Algorithm::kTree}),

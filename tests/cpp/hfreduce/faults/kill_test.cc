@@ -105,8 +105,8 @@ int survive(const KillCase& test, int rank, const std::string& folder, unsigned 
   int threads = count_entries("/proc/self/task");
   int descriptors = count_entries("/proc/self/fd");
   if (rank == test.victim) {
-    std::string fault = std::string("kill:") + name_of(test.phase) + ":" +
-                        std::to_string(test.entry);
+    std::string fault =
+        std::string("kill:") + name_of(test.phase) + ":" + std::to_string(test.entry);
     ::setenv("HFREDUCE_FAULT", fault.c_str(), 1);
     reload_fault();
   }
@@ -164,8 +164,8 @@ int survive(const KillCase& test, int rank, const std::string& folder, unsigned 
 
 void run_case(const KillCase& test, unsigned seed) {
   TempFolder folder;
-  auto* shared = static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                                             MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto* shared = static_cast<Shared*>(
+      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   new (shared) Shared{};
   int size = 0;
   for (int n : test.ranks_per_node) size += n;
@@ -200,8 +200,8 @@ TEST(Kill, InEveryPhase) {
   const char* kills_text = std::getenv("HFREDUCE_TEST_KILLS");
   const char* seed_text = std::getenv("HFREDUCE_TEST_SEED");
   int kills = kills_text != nullptr ? std::atoi(kills_text) : 42;
-  unsigned seed = seed_text != nullptr ? static_cast<unsigned>(std::atol(seed_text))
-                                       : std::random_device{}();
+  unsigned seed =
+      seed_text != nullptr ? static_cast<unsigned>(std::atol(seed_text)) : std::random_device{}();
   std::printf("HFREDUCE_TEST_SEED=%u\n", seed);
   std::mt19937 random(seed);
   std::map<std::string, int> hit;
@@ -215,18 +215,18 @@ TEST(Kill, InEveryPhase) {
     test.ranks_per_node = choices[random() % choices.size()];
     // These phases are not passed where every node has one rank.
     bool local = test.phase == Phase::kCopyIn || test.phase == Phase::kCopyOut;
-    if (local) test.ranks_per_node = random() % 2 == 0 ? std::vector<int>{3} : std::vector<int>{2, 2};
+    if (local)
+      test.ranks_per_node = random() % 2 == 0 ? std::vector<int>{3} : std::vector<int>{2, 2};
     test.algorithm = tree ? Algorithm::kTree : Algorithm::kAuto;
     int size = 0;
     for (int n : test.ranks_per_node) size += n;
     test.victim = static_cast<int>(random() % static_cast<unsigned>(size));
     bool once = test.phase == Phase::kDestroy;
-    test.entry = once ? 1
-                      : 1 + static_cast<long>(
-                                random() % (test.phase == Phase::kRendezvous ? 2 : 60));
+    test.entry =
+        once ? 1 : 1 + static_cast<long>(random() % (test.phase == Phase::kRendezvous ? 2 : 60));
     SCOPED_TRACE(std::string("kill ") + std::to_string(kill) + " in " + name_of(test.phase) +
-                 " entry " + std::to_string(test.entry) + " victim " +
-                 std::to_string(test.victim) + " of " + std::to_string(size) + " on " +
+                 " entry " + std::to_string(test.entry) + " victim " + std::to_string(test.victim) +
+                 " of " + std::to_string(size) + " on " +
                  std::to_string(test.ranks_per_node.size()) + " nodes");
     run_case(test, static_cast<unsigned>(random()));
     if (testing::Test::HasFailure()) return;

@@ -33,9 +33,9 @@ struct Format {
     }
     const int exponent = static_cast<int>(magnitude >> mantissa_bits);
     const int mantissa = static_cast<int>(magnitude & ((1u << mantissa_bits) - 1));
-    const double absolute =
-        exponent == 0 ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
-                      : std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
+    const double absolute = exponent == 0 ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
+                                          : std::ldexp(mantissa + (1 << mantissa_bits),
+                                                       exponent - bias - mantissa_bits);
     return code & sign() ? -absolute : absolute;
   }
 };

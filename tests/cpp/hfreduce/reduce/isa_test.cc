@@ -12,8 +12,8 @@
 namespace hfreduce {
 namespace {
 
-constexpr ReduceFn Kernels::* kForms[] = {&Kernels::native_to_native, &Kernels::native_to_acc,
-                                          &Kernels::acc_to_acc, &Kernels::acc_to_native};
+constexpr ReduceFn Kernels::*kForms[] = {&Kernels::native_to_native, &Kernels::native_to_acc,
+                                         &Kernels::acc_to_acc, &Kernels::acc_to_native};
 const char* const kFormNames[] = {"native_to_native", "native_to_acc", "acc_to_acc",
                                   "acc_to_native"};
 
@@ -114,14 +114,8 @@ Result call(ReduceFn fn, const Case& c, const std::vector<Bytes>& sources, std::
 
 // 1,100 elements are several blocks of every width, and a tail.
 std::vector<std::size_t> counts_for(std::mt19937_64* random) {
-  return {0,
-          1,
-          2 + (*random)() % 14,
-          16 + (*random)() % 48,
-          64 + (*random)() % 190,
-          256,
-          257,
-          1000 + (*random)() % 100};
+  return {0,   1,   2 + (*random)() % 14,    16 + (*random)() % 48, 64 + (*random)() % 190,
+          256, 257, 1000 + (*random)() % 100};
 }
 
 class IsaTest : public testing::TestWithParam<Isa> {};
@@ -136,8 +130,8 @@ TEST_P(IsaTest, SameBitsAsPortable) {
         const std::size_t offset = random() % 3 == 0 ? 0 : random() % 64;
         std::vector<Bytes> sources;
         for (int k = 0; k < n; ++k) sources.push_back(sample(c.in, count, &random));
-        const int alias = size_of(c.in) == size_of(c.out) ? static_cast<int>(random() % (n + 1)) - 1
-                                                          : -1;
+        const int alias =
+            size_of(c.in) == size_of(c.out) ? static_cast<int>(random() % (n + 1)) - 1 : -1;
         const bool second = random() % 2 == 0;
         const Scale scale = scale_of(c.op, n);
         const Bytes expected = call(expected_fn, c, sources, count, 0, -1, false, scale).dst;

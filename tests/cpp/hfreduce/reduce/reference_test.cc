@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Results against plain loops over elements. What other instruction sets do is isa_test.cc's matter;
-// conversions are formats_test.cc's.
+// Results against plain loops over elements. What other instruction sets do is isa_test.cc's
+// matter; conversions are formats_test.cc's.
 #include <gtest/gtest.h>
 
 #include <complex>
@@ -102,9 +102,11 @@ class ReferenceTest : public testing::TestWithParam<Isa> {
   template <class T>
   void complex(DType dtype) {
     using C = std::complex<T>;
-    expect_joined<C>(dtype, RedOp::kSum, GetParam(), [](C a, C b) { return a + b; }, true);
+    expect_joined<C>(
+        dtype, RedOp::kSum, GetParam(), [](C a, C b) { return a + b; }, true);
     const auto multiply = [](C a, C b) {
-      return C(a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real());
+      return C(a.real() * b.real() - a.imag() * b.imag(),
+               a.real() * b.imag() + a.imag() * b.real());
     };
     expect_joined<C>(dtype, RedOp::kProduct, GetParam(), multiply, true);
   }
@@ -149,9 +151,9 @@ TEST_P(ReferenceTest, ComplexNumbers) {
 // native_to_acc gives, joined in fp32, and what acc_to_native makes of the result.
 TEST_P(ReferenceTest, SmallFormatsAccumulateInFloat) {
   std::mt19937_64 random(11);
-  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3FN,
-                            DType::kFloat8E5M2, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2FNUZ,
-                            DType::kComplex32}) {
+  for (const DType dtype :
+       {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3FN, DType::kFloat8E5M2,
+        DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2FNUZ, DType::kComplex32}) {
     for (const RedOp op : {RedOp::kSum, RedOp::kAvg, RedOp::kPremulSum, RedOp::kProduct}) {
       SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::string(name_of(op)));
       const std::size_t parts = dtype == DType::kComplex32 ? 2 : 1;

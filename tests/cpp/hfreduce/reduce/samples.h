@@ -53,7 +53,8 @@ inline DType component_of(DType dtype) {
 }
 
 // `count` elements: random bits, with small numbers, zeros of both signs, denormals, infinities,
-// NaNs of either sign and any payload, and extremes among them, each often enough to meet the others.
+// NaNs of either sign and any payload, and extremes among them, each often enough to meet the
+// others.
 inline Bytes sample(DType dtype, std::size_t count, std::mt19937_64* random) {
   Bytes bytes(count * size_of(dtype));
   const DType component = component_of(dtype);
@@ -62,12 +63,12 @@ inline Bytes sample(DType dtype, std::size_t count, std::mt19937_64* random) {
     std::uint64_t value = (*random)();
     const std::uint64_t all = ~std::uint64_t{0} >> (64 - 8 * size);
     const std::uint64_t sign = std::uint64_t{1} << (8 * size - 1);
-    const std::uint64_t exponent_unit =
-        component == DType::kFloat64    ? std::uint64_t{1} << 52
-        : component == DType::kFloat32  ? std::uint64_t{1} << 23
-        : component == DType::kFloat16  ? std::uint64_t{1} << 10
-        : component == DType::kBFloat16 ? std::uint64_t{1} << 7
-                                        : std::uint64_t{1} << (4 * size - 1);
+    const std::uint64_t exponent_unit = component == DType::kFloat64   ? std::uint64_t{1} << 52
+                                        : component == DType::kFloat32 ? std::uint64_t{1} << 23
+                                        : component == DType::kFloat16 ? std::uint64_t{1} << 10
+                                        : component == DType::kBFloat16
+                                            ? std::uint64_t{1} << 7
+                                            : std::uint64_t{1} << (4 * size - 1);
     switch ((*random)() % 12) {
       case 0:  // zero
         value &= sign;
