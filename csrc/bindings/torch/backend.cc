@@ -74,6 +74,7 @@ Backend::BaseOptions Backend::getBackendOptions() {
 
 c10::intrusive_ptr<Work> Backend::new_work(c10d::OpType type, Title title, bool is_async,
                                            const Tensors& inputs) {
+  stay_if_leaving();
   group_->check_usable();
   return c10::make_intrusive<Work>(group_, type, title, is_async, inputs);
 }
@@ -84,6 +85,7 @@ WorkPtr Backend::launch(c10::intrusive_ptr<Work> work, RequestPtr request) {
     const std::lock_guard lock(mutex_);
     coalesced_.push_back(work);
   }
+  stay_if_leaving();
   return work;
 }
 

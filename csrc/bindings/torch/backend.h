@@ -102,7 +102,6 @@ class Backend : public c10d::Backend {
   // Memory that the ranks of a node share.
   bool supportsTensorAlloc(c10::DeviceIndex device) override;
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
-  std::shared_ptr<c10::Allocator> getMemAllocator() override;
 
   // Health.
   void setTimeout(std::chrono::milliseconds timeout) override;

@@ -28,6 +28,7 @@ ff::Status get(TorchStore& store, Communicator& communicator, const std::string&
     const milliseconds left = std::max(until(deadline), milliseconds(1));
     ff::Status status = store.get(key, std::min(left, milliseconds(1000)), value);
     raise_interrupt();
+    stay_if_leaving();
     if (status.code() != ff::Code::kTimeout || Clock::now() >= deadline) return status;
     throw_if_error(communicator.health());
   }

@@ -29,6 +29,7 @@ ff::Status refusal(ff::Code code, std::string_view op, const std::string& text) 
 }  // namespace
 
 std::exception_ptr to_exception(const ff::Status& status) {
+  stay_if_leaving();
   if (!python_alive()) return plain_exception(status);
   const py::gil_scoped_acquire gil;
   const py::error_scope keep;  // whatever error this thread is already dealing with

@@ -37,8 +37,10 @@ constexpr std::array<const char*, kTitleCount> kOperations = {
 }  // namespace
 
 void watch_forks() {
-  static const int once =
-      pthread_atfork(nullptr, nullptr, [] { g_forks.fetch_add(1, std::memory_order_relaxed); });
+  static const int once = pthread_atfork(nullptr, nullptr, [] {
+    g_forks.fetch_add(1, std::memory_order_relaxed);
+    CallbackToken::forget_all();
+  });
   static_cast<void>(once);
 }
 
@@ -124,6 +126,8 @@ void Group::note_failure(const ff::Status& status) {
     default:
       break;
   }
+  // Whoever is leaving does not want to know what became of the rest.
+  if (closed_) return;
   if (!failed_.exchange(true)) hooks.aborting();
 }
 

@@ -20,13 +20,18 @@
 namespace hfreduce::adapter {
 namespace {
 
-// Python is about to finish: callbacks that want the GIL must have run by then.
+// How long the end of the program waits for callbacks once all groups are closed.
+constexpr std::chrono::seconds kPatience{10};
+
+// Python is about to finish: groups that are still open end now, while callbacks can still run.
 void leave() {
+  python_is_leaving();
   {
     const NoGil no_gil;
     close_all_groups();
+    CallbackToken::wait_for_none(kPatience);
   }
-  python_is_leaving();
+  python_is_gone();
 }
 
 py::dict counters_dict() {

@@ -6,13 +6,21 @@
 
 #include <atomic>
 #include <exception>
+#include <thread>
+#include <utility>
 
 namespace hfreduce::adapter {
 namespace {
 
 std::atomic<bool> g_alive{true};
+std::atomic<bool> g_leaving{false};
 std::atomic<unsigned long> g_main_thread{0};
+std::atomic<int> g_callbacks{0};
 thread_local std::exception_ptr t_interrupt;
+thread_local bool t_in_callback = false;
+
+// How often the end of the program looks whether callbacks are still outstanding.
+constexpr std::chrono::milliseconds kLook{1};
 
 }  // namespace
 
@@ -26,7 +34,30 @@ NoGil::~NoGil() {
 
 bool python_alive() { return g_alive.load(std::memory_order_acquire); }
 
-void python_is_leaving() { g_alive.store(false, std::memory_order_release); }
+void python_is_gone() { g_alive.store(false, std::memory_order_release); }
+
+void python_is_leaving() { g_leaving.store(true, std::memory_order_release); }
+
+void stay_if_leaving() {
+  if (!g_leaving.load(std::memory_order_acquire) || on_main_thread() || t_in_callback) return;
+  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+void CallbackToken::add(int amount) { g_callbacks.fetch_add(amount, std::memory_order_acq_rel); }
+
+void CallbackToken::forget_all() { g_callbacks.store(0, std::memory_order_relaxed); }
+
+void CallbackToken::wait_for_none(std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (g_callbacks.load(std::memory_order_acquire) > 0) {
+    if (std::chrono::steady_clock::now() > deadline) return;
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+InCallback::InCallback() : outer_(std::exchange(t_in_callback, true)) {}
+
+InCallback::~InCallback() { t_in_callback = outer_; }
 
 void find_main_thread() {
   const py::object main = py::module_::import("threading").attr("main_thread")();

@@ -8,6 +8,7 @@
 #include "bindings/torch/backend.h"
 #include "bindings/torch/errors.h"
 #include "bindings/torch/joined_request.h"
+#include "bindings/torch/python.h"
 #include "bindings/torch/tensors.h"
 
 namespace hfreduce::adapter {
@@ -80,7 +81,7 @@ void SparseAllreduce::start() {
                                   DType::kInt64, options_);
   sequence_ = stage_->sequence();
   stage_->on_done(
-      [self = shared_from_this(), shape] { self->guarded(&SparseAllreduce::exchange); });
+      callback([self = shared_from_this(), shape] { self->guarded(&SparseAllreduce::exchange); }));
 }
 
 void SparseAllreduce::guarded(void (SparseAllreduce::*stage)()) {
@@ -150,7 +151,8 @@ void SparseAllreduce::exchange() {
         communicator.send(readable(values_[own]), rank, tag_of(sequence_, true), options_));
   }
   stage_ = std::make_shared<JoinedRequest>(std::move(parts));
-  stage_->on_done([self = shared_from_this()] { self->guarded(&SparseAllreduce::add_up); });
+  stage_->on_done(
+      callback([self = shared_from_this()] { self->guarded(&SparseAllreduce::add_up); }));
 }
 
 void SparseAllreduce::add_up() {

@@ -55,10 +55,10 @@ Work::~Work() {
     return;
   }
   Request* const request = request_.get();
-  request->on_done([request, tail = std::make_shared<Tail>(std::move(tail_))] {
+  request->on_done(callback([request, tail = std::make_shared<Tail>(std::move(tail_))] {
     tail->deliver(request->status());
     tail->report(request->status());
-  });
+  }));
 }
 
 at::Tensor Work::read(const at::Tensor& tensor) {
@@ -128,7 +128,7 @@ void Work::start(RequestPtr request) {
   if (is_async_ && (tail_.timed || group.hooks.wants_completions() || !tail_.copies.empty() ||
                     tail_.end_profiler_range)) {
     auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
-    request_->on_done([self = std::move(self)] { self->finish(); });
+    request_->on_done(callback([self = std::move(self)] { self->finish(); }));
   }
   if (C10_UNLIKELY(request_->done() && !request_->status().ok())) {
     finish();
@@ -200,6 +200,7 @@ bool Work::wait(std::chrono::milliseconds timeout) {
   const NoGil no_gil;
   const ff::Status status =
       on_main_thread() ? request_->wait(timeout, check) : request_->wait(timeout);
+  stay_if_leaving();
   if (C10_UNLIKELY(!status.ok())) {
     if (request_->done()) finish();
     raise_interrupt();
@@ -263,7 +264,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::make_future(bool as_result) {
   }
   auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
   request_->on_done(
-      [self = std::move(self), future, as_result] { self->complete(future, as_result); });
+      callback([self = std::move(self), future, as_result] { self->complete(future, as_result); }));
   return future;
 }
 
