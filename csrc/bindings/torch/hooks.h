@@ -52,10 +52,11 @@ using CompletionHook = CompletionHookOf<c10d::Backend>::Type;
 using CompletionArguments = ArgumentOf<CompletionHook>::Type;
 using WorkHook = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
 
+// No lock is held while a hook runs: it may hold the last reference to what it serves, and remove
+// itself on the way.
 class Hooks {
  public:
-  // Whether completions must be reported at all, and whether with their times; read on the hot
-  // path.
+  // Whether completions must be reported at all, and whether with their times; read on the hot path.
   bool wants_completions() const { return completions_wanted_.load(std::memory_order_relaxed); }
   bool wants_works() const { return works_wanted_.load(std::memory_order_relaxed); }
 
@@ -65,20 +66,26 @@ class Hooks {
   void add_abort(std::int64_t id, AbortHook hook);
   void remove_abort(std::int64_t id);
 
-  // A completion hook is never called after its removal has returned.
   void completed(std::uint64_t key, std::optional<float> duration_ms);
   void finished(const std::shared_ptr<c10d::WorkInfo>& info);
   void aborting();
 
  private:
-  void update();
+  // Replaced as a whole by every change, so that a call can go on with the one it began with.
+  struct State {
+    std::map<std::int64_t, CompletionHook> completion;
+    std::map<std::int64_t, AbortHook> abort;
+    WorkHook work;
+  };
+
+  std::shared_ptr<const State> state();
+  template <class Change>
+  void change(const Change& change);
 
   std::atomic<bool> completions_wanted_{false};
   std::atomic<bool> works_wanted_{false};
   std::mutex mutex_;
-  std::map<std::int64_t, CompletionHook> completion_;
-  std::map<std::int64_t, AbortHook> abort_;
-  std::shared_ptr<const WorkHook> work_;
+  std::shared_ptr<const State> state_ = std::make_shared<State>();
 };
 
 }  // namespace hfreduce::adapter
