@@ -8,6 +8,7 @@
 
 #include "hfreduce/engine/fork_guard.h"
 #include "hfreduce/engine/phase.h"
+#include "runtime/fence.h"
 
 namespace hfreduce {
 
@@ -84,7 +85,7 @@ std::uint64_t CommunicatorImpl::take_steps(std::uint64_t count) {
 }
 
 void CommunicatorImpl::ring_mates() const {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  ff::full_fence();
   for (const Peer* peer : mate_peers_) peer->ring_if_armed();
 }
 

@@ -37,9 +37,10 @@ inline constexpr std::uint64_t kEarlyOverhead = 64;  // counted for each kept pa
 struct RecvSlot : Transfer {
   void* data = nullptr;
   std::uint64_t size = 0;
-  int rank = -1;                // from; for a message from any source, filled in on matching
   std::uint32_t signature = 0;  // that the payload must bear; 0: any
-  Conn* filling = nullptr;      // guarded by the inbox
+  // From; -1 while a message from any source is not matched. Read by diagnoses at any time.
+  std::atomic<int> rank{-1};
+  Conn* filling = nullptr;  // guarded by the inbox
 };
 
 // A payload to send. Lives with the operation, and must be cancelled before it dies undone.

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "hfreduce/engine/fork_guard.h"
 #include "net/socket.h"
+#include "runtime/fence.h"
 #include "runtime/random.h"
 
 namespace hfreduce {
@@ -22,7 +23,7 @@ constexpr auto kHeartbeatEvery = std::chrono::seconds(1);
 }  // namespace
 
 void Peer::ring_if_armed() const {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  ff::full_fence();
   if (control()->armed.load(std::memory_order_relaxed) == 0) return;
   std::uint64_t one = 1;
   // A full counter means that the bell rings already.
