@@ -115,4 +115,6 @@ _BY_CODE: dict[str, type[Error]] = {
 
 def from_status(code: str, message: str, facts: dict[str, str]) -> Error:
     """The exception for an outcome of the native part."""
-    return _BY_CODE.get(code, Error)(f"hfreduce: {message}", facts)
+    # Tools tell a timeout by the word, whatever backend it comes from.
+    head = "hfreduce: a timeout has passed: " if code == TimeoutError.code else "hfreduce: "
+    return _BY_CODE.get(code, Error)(head + message, facts)
