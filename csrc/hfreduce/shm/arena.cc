@@ -23,7 +23,8 @@ std::shared_ptr<void> Arena::allocate(std::size_t bytes) {
   auto found = std::find_if(free_.begin(), free_.end(),
                             [&](const auto& block) { return block.second >= bytes; });
   if (found == free_.end()) return nullptr;
-  auto [at, size] = *found;
+  const std::size_t at = found->first;  // no binding: lambdas cannot capture those in clang 14
+  const std::size_t size = found->second;
   free_.erase(found);
   if (size > bytes) free_[at + bytes] = size - bytes;
   in_use_ += bytes;
