@@ -6,8 +6,8 @@
 needs no import of this package; torch finds the backend by itself. What is here is for those who
 want more: options, errors by type, tensors in memory that the ranks of a node share, counters.
 
-Importing this package is cheap and does not import torch: torch imports it when it starts. Each name
-is loaded when it is first used.
+Importing this package is cheap and does not import torch: torch imports it when it starts. Each
+name is loaded when it is first used.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def test_errors_travel_between_processes() -> None:
     assert str(again) == str(error)
 
 
-# --- the ways in which a failure is met --------------------------------------------------------------
+# --- the ways in which a failure is met -----------------------------------------------------------
 
 
 def by_call(x: Tensor) -> None:
@@ -298,7 +298,7 @@ def test_dead_rank_in_subgroup() -> None:
     assert (ranks[1].value["rank"], ranks[1].value["global_rank"]) == (1, 2)
 
 
-# --- time ----------------------------------------------------------------------------------------------
+# --- time -----------------------------------------------------------------------------------------
 
 
 def impatient(place: Place) -> None:
@@ -371,7 +371,7 @@ def test_rank_that_never_arrives() -> None:
     assert "2" in texts[0]
 
 
-# --- mismatch ------------------------------------------------------------------------------------------
+# --- mismatch -------------------------------------------------------------------------------------
 
 
 def differ(place: Place) -> str:
@@ -406,7 +406,7 @@ def test_mismatch(kind: str) -> None:
         assert "rank 0" in text and "rank 1" in text, text
 
 
-# --- leaving -------------------------------------------------------------------------------------------
+# --- leaving --------------------------------------------------------------------------------------
 
 
 def abort_and_leave(place: Place) -> None:

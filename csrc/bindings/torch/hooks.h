@@ -56,7 +56,8 @@ using WorkHook = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
 // itself on the way.
 class Hooks {
  public:
-  // Whether completions must be reported at all, and whether with their times; read on the hot path.
+  // Whether completions must be reported at all, and whether with their times; read on the hot
+  // path.
   bool wants_completions() const { return completions_wanted_.load(std::memory_order_relaxed); }
   bool wants_works() const { return works_wanted_.load(std::memory_order_relaxed); }
 
