@@ -187,10 +187,10 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--steps", type=int, default=160)
-    parser.add_argument("--seconds", type=float, default=100, help="limit of the first run")
+    parser.add_argument("--steps", type=int, default=240)
+    parser.add_argument("--seconds", type=float, default=95, help="limit of the first run")
     parser.add_argument("--size", default="small", help="see train_gpt.py")
-    parser.add_argument("--batch", type=int, default=2, help="samples a rank and step")
+    parser.add_argument("--batch", type=int, default=1, help="samples a rank and step")
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--ranks", type=int, default=2, help="a node")
     parser.add_argument("--seed", type=int, default=1)

@@ -97,8 +97,8 @@ class Gpt(nn.Module):
         text = list(prompt)
         for _ in range(count):
             window = torch.tensor([text[-self.shape.context :]])
-            logits = self(window)[0, -1] / 0.8
-            best, where = logits.topk(40)
+            logits = self(window)[0, -1] / 0.7
+            best, where = logits.topk(20)
             pick = torch.multinomial(best.softmax(0), 1, generator=generator)
             text.append(int(where[pick]))
         return bytes(text)
