@@ -259,7 +259,7 @@ Status Conn::header_complete() {
     return Status(Code::kRefused,
                   name_ + " sent a control frame of " + std::to_string(header_.length) + " bytes");
   }
-  control_.clear();
+  control_ = std::string();
   phase_ = Phase::kControl;
   return {};
 }

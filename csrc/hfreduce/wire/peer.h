@@ -22,6 +22,7 @@ namespace hfreduce {
 // The first page of a process's segment; its arena follows.
 struct ControlPage {
   Nonce proof;  // equal to the one announced through the store
+  // The rest of the line stays empty: whoever polls `armed` must not share it.
   // 1: operations are pending and nobody polls for them: whoever writes shared memory that this
   // process may wait for must ring its doorbell.
   alignas(64) std::atomic<std::uint32_t> armed;
