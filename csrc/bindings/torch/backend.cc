@@ -12,7 +12,7 @@ namespace hfreduce::adapter {
 namespace {
 
 template <class Options>
-constexpr bool can_clone = requires(const Options& options) {
+constexpr bool kCanClone = requires(const Options& options) {
   options.clone();
 };
 
@@ -65,7 +65,7 @@ Backend::~Backend() {
 
 Backend::BaseOptions Backend::getBackendOptions() {
   // A torch that cannot clone options writes into these when it makes a group from this one.
-  if constexpr (can_clone<Base::Options>) {
+  if constexpr (kCanClone<Base::Options>) {
     return options_;
   } else {
     return options_->copy();

@@ -114,6 +114,7 @@ class Backend : public c10d::Backend {
   void registerOnCompletionHook(WorkHook&& hook) override;
   void waitForPendingWorks() override;
 
+// NOLINTBEGIN(modernize-use-override)
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Winconsistent-missing-override"
@@ -131,6 +132,7 @@ class Backend : public c10d::Backend {
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #endif
+  // NOLINTEND(modernize-use-override)
 
  private:
   Communicator& communicator() { return group_->communicator(); }

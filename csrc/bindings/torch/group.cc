@@ -61,7 +61,8 @@ Group::Group(std::shared_ptr<Communicator> communicator, const std::string& name
 Group::~Group() {
   if (is_forked()) {
     // The parent still uses what this object stands for; nothing of it is ours to close.
-    static_cast<void>(new std::shared_ptr<Communicator>(std::move(communicator_)));
+    static_cast<void>(
+        std::make_unique<std::shared_ptr<Communicator>>(std::move(communicator_)).release());
     return;
   }
   const NoGil no_gil;

@@ -33,7 +33,7 @@ struct ArgumentOf<std::function<void(const Argument&)>> {
 
 // What a torch without completion hooks would have reported.
 struct NoCompletion {
-  std::uint64_t completionKey = 0;
+  std::uint64_t completionKey = 0;  // NOLINT(readability-identifier-naming): torch's name
   std::optional<float> duration_ms;
 };
 

@@ -22,6 +22,7 @@ struct BackendOptions : c10d::Backend::Options {
   c10::intrusive_ptr<c10d::Backend::Options> copy() const {
     return c10::make_intrusive<BackendOptions>(*this);
   }
+// NOLINTBEGIN(modernize-use-override)
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Winconsistent-missing-override"
@@ -30,6 +31,7 @@ struct BackendOptions : c10d::Backend::Options {
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #endif
+  // NOLINTEND(modernize-use-override)
 
   // Set by the person, so it wins over the timeout that torch hands to the backend (which is the
   // default of 30 minutes in new_group, whatever the options say).

@@ -86,7 +86,7 @@ ff::Status TorchStore::remove(const std::string& key) {
 
 ff::Status TorchStore::fresh_prefix(const std::string& name, int rank, std::string* prefix) {
   std::int64_t meeting = 0;
-  const ff::Status status = add(name + "/meetings/" + std::to_string(rank), 1, &meeting);
+  ff::Status status = add(name + "/meetings/" + std::to_string(rank), 1, &meeting);
   *prefix = name + "/" + std::to_string(meeting);
   return status;
 }

@@ -50,8 +50,8 @@ Work::~Work() {
   if (!request_ || stage_.load(std::memory_order_acquire) == Stage::kDelivered) return;
   if (tail_.group->is_forked()) {
     // The engine that would call back lives in the parent.
-    static_cast<void>(new Tail(std::move(tail_)));
-    static_cast<void>(new RequestPtr(std::move(request_)));
+    static_cast<void>(std::make_unique<Tail>(std::move(tail_)).release());
+    static_cast<void>(std::make_unique<RequestPtr>(std::move(request_)).release());
     return;
   }
   Request* const request = request_.get();

@@ -63,6 +63,7 @@ class Work final : public c10d::Work {
   float getDuration() const override;
   std::uint64_t getSequencenumber() const override;
 
+// NOLINTBEGIN(modernize-use-override)
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Winconsistent-missing-override"
@@ -73,6 +74,7 @@ class Work final : public c10d::Work {
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #endif
+  // NOLINTEND(modernize-use-override)
 
  private:
   using Clock = std::chrono::steady_clock;
