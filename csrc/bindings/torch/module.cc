@@ -16,6 +16,7 @@
 #include "bindings/torch/backend.h"
 #include "bindings/torch/errors.h"
 #include "bindings/torch/python.h"
+#include "hfreduce/reduce/kernels.h"
 
 namespace hfreduce::adapter {
 namespace {
@@ -153,6 +154,7 @@ PYBIND11_MODULE(hfreduce_adapter, module) {
       py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("group_name"),
       py::arg("global_ranks"), py::arg("options").none(true), py::arg("name"));
   module.def("counters", &counters_dict);
+  module.def("isa", [] { return name_of(best_isa()); });
   module.def("leave", &leave);
 }
 
