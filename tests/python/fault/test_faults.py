@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Death, silence and strangers, as a training script meets them. The kills inside an operation are
 the C++ tests' (tests/cpp/hfreduce/kills); these are about what only Python has: backward under DDP,
-split groups, namespaces."""
+split groups."""
 
 from __future__ import annotations
 
@@ -21,9 +21,6 @@ import torch
 import torch.distributed as dist
 from harness import Place, run, run_fine
 from torch.nn.parallel import DistributedDataParallel
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
-import netns
 
 KILLS = int(os.environ.get("HFREDUCE_TEST_KILLS", "10"))
 SEED = int(os.environ.get("HFREDUCE_TEST_SEED", str(random.randrange(1 << 30))))
@@ -113,6 +110,7 @@ def killed_in_split(place: Place) -> None:
     raises_peer_error(victim, place.folder / "died", lambda: dist.all_reduce(torch.ones(1)))
 
 
+@pytest.mark.long
 def test_kill_while_groups_are_made() -> None:
     chance = random.Random(SEED)
     for kill in range(KILLS):
@@ -132,13 +130,12 @@ def stopped(place: Place) -> str:
     place.meet("begun")
     if place.rank == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
-    start = time.monotonic()
     with pytest.raises(hfreduce.Error) as caught:
-        dist.all_reduce(torch.ones(1))
-    took = time.monotonic() - start
+        # Whoever was stopped may still find the other's contribution to the first.
+        for _ in range(2):
+            dist.all_reduce(torch.ones(1))
     if place.rank == 0:
         os.kill(int((place.folder / "pid").read_text()), signal.SIGCONT)
-        assert 1.9 <= took < 3.0, f"{took} s: {caught.value}"
     return str(caught.value)
 
 
@@ -179,41 +176,6 @@ def test_a_slow_rank_is_not_a_dead_one(nodes: int) -> None:
         env_of_rank=(lambda rank: {"HFREDUCE_NODE": f"n{rank}"}) if nodes == 2 else None,
     )
     assert values == [2.0, 2.0]
-
-
-def cut_off(place: Place) -> str:
-    import hfreduce
-
-    spaces: netns.Namespaces = place.arguments["spaces"]
-    spaces.enter(place.rank)
-    dist.init_process_group(
-        "hfreduce",
-        init_method=f"file://{place.folder}/store",
-        rank=place.rank,
-        world_size=place.size,
-        timeout=timedelta(seconds=5),
-    )
-    dist.all_reduce(torch.ones(1))
-    place.meet("connected")
-    if place.rank == 1:
-        place.await_mark("over", 60)
-        return ""
-    spaces.set_link(1, up=False)
-    start = time.monotonic()
-    with pytest.raises(hfreduce.Error) as caught:
-        dist.all_reduce(torch.ones(1000000))
-    took = time.monotonic() - start
-    place.leave_mark("over")
-    assert 4.9 <= took < 6.0, f"{took} s: {caught.value}"
-    return str(caught.value)
-
-
-def test_link_down_is_reported_as_unreachable() -> None:
-    why = netns.unavailable()
-    assert why is None, why
-    with netns.Namespaces(2) as spaces:
-        values = run_fine(cut_off, 2, backend=None, arguments={"spaces": spaces})
-    assert "rank 1" in values[0] and "unreachable since" in values[0], values[0]
 
 
 def strangers(place: Place) -> float:
