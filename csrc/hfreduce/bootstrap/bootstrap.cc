@@ -99,6 +99,7 @@ class Bootstrap {
       ff::fill_random(mine.key.data(), mine.key.size());
       mine.algorithm = static_cast<std::uint8_t>(options_.algorithm);
       mine.chunk_bytes = options_.chunk_bytes;
+      mine.streams = static_cast<std::uint8_t>(std::max(1, options_.streams));
       mine.native_wire = options_.native_wire;
     }
     return store_->set(key("facts", rank_), mine.encode());
@@ -144,6 +145,7 @@ class Bootstrap {
     }
     options_.algorithm = static_cast<Algorithm>(facts_[0].algorithm);
     options_.chunk_bytes = facts_[0].chunk_bytes;
+    options_.streams = facts_[0].streams;
     options_.native_wire = facts_[0].native_wire;
     return {};
   }
@@ -175,20 +177,19 @@ class Bootstrap {
     for (int rank = 0; rank < rank_ && links.failure.empty(); ++rank) {
       const RankFacts& other = facts_[rank];
       auto known = peers.find(other.id);
-      if (known && known->main_conn() != nullptr &&
-          (known->local != nullptr || !may_share_memory(rank))) {
-        continue;
-      }
-      Status status(Code::kInternal, "");
+      if (known && known->local) continue;
       if (may_share_memory(rank)) {
-        status = peers.connect_unix(group, other.id, other.unix_name, deadline_);
-        if (!status && status.code() == Code::kRefused) {
+        Status status = peers.connect_unix(group, other.id, other.unix_name, deadline_);
+        if (status) continue;
+        if (status.code() == Code::kRefused) {
           links.failure = fmt::format("rank {}: {}", rank, status.message());
           break;
         }
       }
-      if (!status && !(known && known->main_conn() != nullptr)) {
-        status = peers.connect_tcp(group, other.id, reachable(other), 0, deadline_);
+      for (int stream = 0; stream < options_.streams && links.failure.empty(); ++stream) {
+        if (known && known->streams[stream]) continue;
+        Status status = peers.connect_tcp(group, other.id, reachable(other),
+                                          static_cast<std::uint8_t>(stream), deadline_);
         if (!status) links.failure = fmt::format("rank {}: {}", rank, status.message());
       }
     }
@@ -231,9 +232,8 @@ class Bootstrap {
     for (int rank = 0; rank < size_; ++rank) {
       if (rank == rank_) continue;
       enter_phase(Phase::kRendezvous);
-      auto peer = peers.wait_for(facts_[rank].id, deadline_, [&](const Peer& p) {
-        return p.local ? p.segment != nullptr : p.main_conn() != nullptr;
-      });
+      auto peer = peers.wait_for(facts_[rank].id, deadline_,
+                                 [&](const Peer& p) { return p.is_connected(options_.streams); });
       if (!peer) return fmt::format("rank {}, which did not connect in time", rank);
       if (peer->lost.load()) return fmt::format("rank {}, which has died", rank);
       members[rank].peer = peer;

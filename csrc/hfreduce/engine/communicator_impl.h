@@ -39,6 +39,8 @@ struct ReduceArgs;
 struct Member {
   ProcessId id{};
   std::shared_ptr<Peer> peer;  // null for this rank itself
+  // Connections to it, none for this rank itself. Control frames take the first.
+  std::vector<Conn*> lanes;
   std::string host;
   std::int64_t pid = 0;
   std::string path;
@@ -133,6 +135,8 @@ class CommunicatorImpl final : public Communicator,
   // An operation has found out that `rank` called something else. The group will fail with a table
   // of calls, or with `what` where the calls are alike.
   void note_mismatch(int rank, const std::string& what);
+  // The same of a mate, who has published `step` of the team for another call.
+  void note_other_call(int mate, std::uint64_t step);
   // The mate's process segment, or null and 0.
   std::byte* arena_of(int rank) const;
   std::size_t arena_size_of(int rank) const;
@@ -157,6 +161,7 @@ class CommunicatorImpl final : public Communicator,
   void fail(const ff::Status& cause);
   void tell_peers(const ff::Status& cause);
   void send_control(int rank, FrameType type, const std::string& payload);
+  void send_frame(Conn& conn, FrameType type, const std::string& payload) const;
   void notice_failure(ff::Status cause);
   void take_incoming();
   bool advance_head();
@@ -208,7 +213,7 @@ class CommunicatorImpl final : public Communicator,
 
   std::mutex notice_mu_;
   Notice notice_;
-  std::vector<bool> left_;  // said goodbye
+  std::vector<std::size_t> goodbyes_;  // of each rank: one a lane when it leaves
   std::deque<ff::UniqueFd> group_segments_;
   std::condition_variable group_segment_came_;
 
