@@ -79,6 +79,23 @@ Status CommunicatorImpl::describe_loss(int rank, const Status& why) const {
                 facts_of(rank));
 }
 
+Status CommunicatorImpl::loss_of(int global) const {
+  // Of a group that has been left, ranks may have been started anew.
+  if (!opened_.load(std::memory_order_acquire) || shut_down_.load()) return {};
+  for (int rank = 0; rank < size_; ++rank) {
+    const auto& peer = members_[rank].peer;
+    if (!peer || global_rank(rank) != global || !peer->lost.load()) continue;
+    std::lock_guard lock(peer->mu);
+    return describe_loss(rank, peer->why_lost);
+  }
+  return {};
+}
+
+Status CommunicatorImpl::early_loss() {
+  std::lock_guard lock(notice_mu_);
+  return notice_.failure.value_or(Status());
+}
+
 Status CommunicatorImpl::health() const {
   std::lock_guard lock(queue_mu_);
   return failure_;

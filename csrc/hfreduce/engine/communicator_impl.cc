@@ -265,7 +265,7 @@ void CommunicatorImpl::shutdown() {
   std::vector<std::shared_ptr<Op>> open;
   {
     std::lock_guard lock(step_mu_);
-    if (std::exchange(shut_down_, true)) return;
+    if (shut_down_.exchange(true)) return;
     enter_phase(Phase::kDestroy);
     take_incoming();
     open.assign(active_.begin(), active_.end());

@@ -59,6 +59,8 @@ class CommunicatorImpl final : public Communicator,
   void set_ids(std::vector<Member> members) { members_ = std::move(members); }
   // The segment that the lowest rank of this node has made for the group, once it has come.
   std::optional<ff::UniqueFd> wait_for_group_segment(ff::TimePoint deadline);
+  // A member was lost before the group could open; OK if not.
+  ff::Status early_loss();
   // Ids stay as they are: frames are being checked against them already.
   void open(const std::vector<Member>& members, Layout layout, std::unique_ptr<Team> team,
             std::size_t slot_bytes);
@@ -105,6 +107,7 @@ class CommunicatorImpl final : public Communicator,
     return networked_ || message_count_.load(std::memory_order_relaxed) > 0;
   }
   void tick(ff::TimePoint now) override;
+  ff::Status loss_of(int global_rank) const override;
 
   // GroupPort
   bool is_member(int rank, const Peer& peer) const override;
@@ -200,7 +203,6 @@ class CommunicatorImpl final : public Communicator,
   std::size_t scratch_bytes_ = 0;
   std::optional<Diagnosis> diagnosis_;
   ff::TimePoint head_since_{};
-  bool shut_down_ = false;
 
   mutable std::mutex queue_mu_;
   std::vector<std::shared_ptr<Op>> incoming_;
@@ -223,6 +225,7 @@ class CommunicatorImpl final : public Communicator,
   std::atomic<bool> noticed_{false};
   std::atomic<bool> failed_{false};
   std::atomic<bool> opened_{false};
+  std::atomic<bool> shut_down_{false};
 };
 
 // "float32", "sum" ... and the count, as compared between ranks.
