@@ -17,7 +17,8 @@ class Seed {
  public:
   Seed() {
     const char* text = std::getenv("HFREDUCE_TEST_SEED");
-    value_ = text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device{}();
+    given_ = text != nullptr;
+    value_ = given_ ? std::strtoull(text, nullptr, 10) : std::random_device{}();
   }
   ~Seed() {
     if (!testing::Test::HasFailure()) return;
@@ -27,8 +28,10 @@ class Seed {
   Seed& operator=(const Seed&) = delete;
 
   std::uint64_t value() const { return value_; }
+  bool given() const { return given_; }
 
  private:
+  bool given_;
   std::uint64_t value_;
 };
 
