@@ -33,7 +33,9 @@ constexpr int kOneShotNodes = 16;
 // Above this many nodes the tree's logarithmic depth beats two hops to everyone.
 constexpr int kDirectNodes = 16;
 
-// How the message is cut. Depends on its length and the layout alone.
+// How the message is cut. Which part an element belongs to depends on its position, the message's
+// length and the layout alone. The chunks of the two parts take turns, so that both trees are busy
+// at any time: one alone would leave half of the links idle.
 struct Cut {
   std::size_t chunk = 1;                       // elements
   std::array<std::size_t, 2> part = {0, 0};    // elements of each part; a tree takes one part each
@@ -46,8 +48,9 @@ struct Cut {
     int part;
   };
   Piece piece(std::size_t index) const {
-    int which = index < chunks[0] ? 0 : 1;
-    std::size_t within = (which == 0 ? index : index - chunks[0]) * chunk;
+    const bool paired = index < 2 * chunks[1];  // the first part may have a chunk more
+    const int which = paired ? static_cast<int>(index % 2) : 0;
+    std::size_t within = (paired ? index / 2 : index - chunks[1]) * chunk;
     return {(which == 0 ? 0 : part[0]) + within, std::min(chunk, part[which] - within), which};
   }
 };
@@ -76,7 +79,7 @@ Cut cut_message(const CommunicatorImpl& comm, Exchange how, const ReduceArgs& ar
   limit = std::max<std::size_t>(1, limit / line * line);
   Cut cut;
   if (how == Exchange::kTree) {
-    std::size_t half = std::min(args.count, (args.count / 2 + line - 1) / line * line);
+    std::size_t half = std::min(args.count, ((args.count + 1) / 2 + line - 1) / line * line);
     cut.part = {half, args.count - half};
   } else {
     cut.part = {args.count, 0};

@@ -307,6 +307,29 @@ bool CommunicatorImpl::any_overdue() const {
          std::any_of(messages_.begin(), messages_.end(), overdue);
 }
 
+// The ranks that have left. All that they sent and published came before their goodbye, and they
+// took all that they wanted, so once the operations have moved on as far as they can, whoever waits
+// for such a rank waits in vain.
+std::vector<bool> CommunicatorImpl::take_what_leavers_left() {
+  std::vector<bool> left;
+  {
+    std::lock_guard lock(notice_mu_);
+    for (int rank = 0; rank < size_; ++rank) {
+      left.push_back(goodbyes_[rank] > 0 && goodbyes_[rank] >= members_[rank].lanes.size());
+    }
+  }
+  bool any = false;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (!left[rank]) continue;
+    any = true;
+    // Another thread may have given the last bytes to the kernel and not said so yet: it does
+    // before it lets go of the lock that this takes.
+    for (Conn* lane : members_[rank].lanes) lane->flush();
+  }
+  if (any) advance_all();
+  return left;
+}
+
 void CommunicatorImpl::tick(ff::TimePoint now) {
   std::unique_lock lock(step_mu_, std::try_to_lock);
   if (!lock || failed_.load(std::memory_order_relaxed)) return;
@@ -314,6 +337,7 @@ void CommunicatorImpl::tick(ff::TimePoint now) {
   if (noticed_.load(std::memory_order_acquire)) act_on_notice();
   if (incoming_any_.load(std::memory_order_acquire)) take_incoming();
   if (active_.empty() && messages_.empty()) return;
+  const std::vector<bool> left = take_what_leavers_left();
   std::vector<int> blockers = current_blockers();
   {
     std::lock_guard queue_lock(queue_mu_);
@@ -321,15 +345,11 @@ void CommunicatorImpl::tick(ff::TimePoint now) {
   }
   finish_diagnosis();
   if (failed_.load(std::memory_order_relaxed)) return;
-  {
-    std::unique_lock notice_lock(notice_mu_);
-    for (int rank : blockers) {
-      if (goodbyes_[rank] == 0 || goodbyes_[rank] < members_[rank].lanes.size()) continue;
-      notice_lock.unlock();
-      fail(Status(Code::kPeerLost, fmt::format("{} has left the group", name_rank(rank)),
-                  facts_of(rank)));
-      return;
-    }
+  for (int rank : blockers) {
+    if (!left[rank]) continue;
+    fail(Status(Code::kPeerLost, fmt::format("{} has left the group", name_rank(rank)),
+                facts_of(rank)));
+    return;
   }
   if (diagnosis_) return;
   for (const auto& op : active_) {

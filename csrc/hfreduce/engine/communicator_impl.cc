@@ -194,6 +194,10 @@ bool CommunicatorImpl::poll() {
   if (!lock) return false;
   if (noticed_.load(std::memory_order_acquire)) act_on_notice();
   if (incoming_any_.load(std::memory_order_acquire)) take_incoming();
+  return advance_all();
+}
+
+bool CommunicatorImpl::advance_all() {
   bool moved = false;
   if (!diagnosis_ || diagnosis_->why() != Diagnosis::Why::kMismatch) {
     moved = advance_head();

@@ -167,10 +167,12 @@ class CommunicatorImpl final : public Communicator,
   void send_frame(Conn& conn, FrameType type, const std::string& payload) const;
   void notice_failure(ff::Status cause);
   void take_incoming();
+  bool advance_all();
   bool advance_head();
   bool advance_messages();
   void settle(const std::shared_ptr<Op>& op, ff::Status status);
   void query(int rank);
+  std::vector<bool> take_what_leavers_left();
   bool any_overdue() const;
   std::string silence_of(int rank) const;
   std::vector<int> current_blockers() const;

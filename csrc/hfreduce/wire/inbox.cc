@@ -43,6 +43,11 @@ void Inbox::connect(std::vector<std::vector<Conn*>> lanes) {
   lanes_ = std::move(lanes);
 }
 
+void Inbox::observe(PayloadObserver* observer) {
+  std::lock_guard lock(mu_);
+  observer_ = observer;
+}
+
 void Inbox::post(int from, std::uint64_t sequence, std::uint64_t slot, std::uint32_t signature,
                  void* data, std::uint64_t size, RecvSlot* out) {
   out->signature = signature;
@@ -193,6 +198,7 @@ void Inbox::enqueue_data(SendSlot* slot) {
   slot->header.group = group_;
   slot->header.rank = static_cast<std::uint16_t>(rank_);
   slot->header.length = slot->size;
+  if (observer_ != nullptr) observer_->leaves(slot->rank, slot->header);
   enqueue(slot->rank, slot->header, slot);
   LiveCounters& counters = live_counters();
   counters.net_bytes_sent.fetch_add(slot->size, std::memory_order_relaxed);
@@ -297,6 +303,7 @@ Sink Inbox::bulk_begins(Conn* conn, const FrameHeader& header) {
 void Inbox::bulk_arrived(const FrameHeader& header, Sink sink) {
   bool unasked = header.type == FrameType::kEager || (header.flags & kUnasked) != 0;
   std::lock_guard lock(mu_);
+  if (observer_ != nullptr) observer_->has_arrived(header);
   if (sink.transfer != nullptr) {
     auto* slot = static_cast<RecvSlot*>(sink.transfer);
     slot->filling = nullptr;

@@ -52,6 +52,14 @@ struct SendSlot : Transfer {
   Conn* through = nullptr;  // once it is queued there; guarded by the inbox
 };
 
+// Sees the payloads of one group pass, for tests. Called with the inbox's lock held.
+class PayloadObserver {
+ public:
+  virtual ~PayloadObserver() = default;
+  virtual void leaves(int to, const FrameHeader& header) = 0;  // given to the connection
+  virtual void has_arrived(const FrameHeader& header) = 0;     // all of it
+};
+
 class Inbox {
  public:
   // `mismatch` is called, with no lock of the inbox held, when a payload does not fit its place.
@@ -60,6 +68,8 @@ class Inbox {
   // To be called before anything is posted or sent; payloads may come before. `lanes[r]` lead to
   // rank r; none for this rank. What must keep its order takes the first lane.
   void connect(std::vector<std::vector<Conn*>> lanes);
+  // `observer` must outlive the group; null ends it.
+  void observe(PayloadObserver* observer);
 
   // Transfers of collective `sequence`. The slot is done when the payload is there / is sent.
   // A payload that bears another signature is a mismatch.
@@ -132,6 +142,7 @@ class Inbox {
   const std::function<void(int, const std::string&)> mismatch_;
 
   mutable std::mutex mu_;
+  PayloadObserver* observer_ = nullptr;
   std::unordered_map<Key, RecvSlot*, KeyHash> posted_;
   std::unordered_map<Key, std::shared_ptr<Early>, KeyHash> early_;
   std::unordered_map<Key, SendSlot*, KeyHash> ungranted_;
