@@ -69,6 +69,15 @@ def _new_namespace() -> int:
         holder.communicate()
 
 
+def enter(path: str) -> None:
+    """Moves the calling thread (of a process that has no others yet) to a namespace."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(path, "rb") as namespace:
+        if libc.setns(namespace.fileno(), CLONE_NEWNET) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, f"setns: {os.strerror(code)}")
+
+
 class Namespaces:
     """`count` nodes on one switch. `rate` (tc's syntax, e.g. "1gbit") limits what each may send."""
 
@@ -132,10 +141,11 @@ class Namespaces:
 
     def enter(self, node: int) -> None:
         """Moves the calling thread (of a forked process, before it starts others) to `node`."""
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.setns(self._fds[self._check(node)], CLONE_NEWNET) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, f"setns: {os.strerror(code)}")
+        enter(self.path(node))
+
+    def path(self, node: int) -> str:
+        """A file that stands for `node`'s namespace as long as this process lives: for enter()."""
+        return f"/proc/{self._owner}/fd/{self._fds[self._check(node)]}"
 
     def set_link(self, node: int, up: bool) -> None:
         """Pulls or plugs the node's cable, at the switch's end: the node's own eth0 stays up."""
@@ -163,6 +173,10 @@ class Namespaces:
             else:
                 command = ["tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", rate]
                 self._run(fd, *command, *self._shape)
+
+    def switch_path(self) -> str:
+        """As path(), of the namespace in which the switch's ports lie: port0, port1 ..."""
+        return f"/proc/{self._owner}/fd/{self._switch}"
 
     def _check(self, node: int) -> int:
         if not 0 <= node < self.count:

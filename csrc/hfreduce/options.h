@@ -13,6 +13,8 @@
 
 namespace hfreduce {
 
+inline constexpr int kMostStreams = 64;
+
 enum class Algorithm {
   kAuto,    // a table on message size and layout picks
   kDirect,  // every node sends each part to the node that reduces it, and gets the result back
@@ -23,7 +25,7 @@ struct Options {
   std::chrono::milliseconds timeout{std::chrono::minutes(30)};  // of an operation and of start-up
   Algorithm algorithm = Algorithm::kAuto;                       // HFREDUCE_ALGO=auto|direct|tree
   std::size_t chunk_bytes = 0;  // HFREDUCE_CHUNK_BYTES; 0: chosen by the table
-  int streams = 0;              // HFREDUCE_STREAMS; TCP connections a pair; 0: auto
+  int streams = 0;              // HFREDUCE_STREAMS; TCP connections a pair; 0: one
   std::string interfaces;       // HFREDUCE_SOCKET_IFNAME, NCCL syntax: =eth0,^lo
   std::string node;             // HFREDUCE_NODE: splits the ranks of one host
   std::string zone;             // HFREDUCE_ZONE: network zone of this node

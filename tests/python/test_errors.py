@@ -350,9 +350,9 @@ def late(place: Place) -> dict[str, Any]:
 
 def test_operation_that_times_out() -> None:
     first, second = run_fine(late, 2, init={"timeout": timedelta(seconds=2)})
-    assert 1.5 < first["elapsed"] < 8
+    assert 1.5 < first["elapsed"] < 3  # to within 1 s
     assert first["op"] == "allreduce" and first["seq"] == 2 and first["rank"] == 1
-    assert second["elapsed"] < 5  # the one that came late is told
+    assert second["elapsed"] < 1  # the one that came late is told
 
 
 def missing_at_start(place: Place) -> str:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/torch/backend.h"
 
+#include <ATen/record_function.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -76,7 +78,10 @@ c10::intrusive_ptr<Work> Backend::new_work(c10d::OpType type, Title title, bool 
                                            const Tensors& inputs) {
   stay_if_leaving();
   group_->check_usable();
-  return c10::make_intrusive<Work>(group_, type, title, is_async, inputs);
+  if (C10_LIKELY(!at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE).has_value())) {
+    return c10::make_intrusive<Work>(group_, type, is_async);
+  }
+  return c10::make_intrusive<Work>(group_, type, is_async, group_->title(title), inputs);
 }
 
 WorkPtr Backend::launch(c10::intrusive_ptr<Work> work, RequestPtr request) {

@@ -71,14 +71,17 @@ Group::~Group() {
 
 void Group::shutdown() {
   closed_ = true;
-  if (!is_forked()) communicator_->shutdown();
+  if (is_forked()) return;
+  communicator_->shutdown();
+  hooks.join_aborting();
 }
 
 void Group::abort(const std::string& why) {
   closed_ = true;
   if (is_forked()) return;
-  hooks.aborting();
+  hooks.start_aborting();
   communicator_->abort(why);
+  hooks.join_aborting();
 }
 
 void Group::close() {
@@ -99,6 +102,7 @@ void Group::close() {
   }
   changed.notify_all();
   impatient.join();
+  hooks.join_aborting();
 }
 
 void remember(const std::shared_ptr<Group>& group) {
@@ -129,7 +133,7 @@ void Group::note_failure(const ff::Status& status) {
   }
   // Whoever is leaving does not want to know what became of the rest.
   if (closed_) return;
-  if (!failed_.exchange(true)) hooks.aborting();
+  if (!failed_.exchange(true)) hooks.start_aborting();
 }
 
 void Group::add_pending() {

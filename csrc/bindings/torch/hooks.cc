@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/torch/hooks.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 namespace hfreduce::adapter {
+namespace {
+
+constexpr std::chrono::seconds kLongestAborting{10};
+
+}  // namespace
 
 std::shared_ptr<const Hooks::State> Hooks::state() {
   const std::lock_guard lock(mutex_);
@@ -60,15 +67,34 @@ void Hooks::finished(const std::shared_ptr<c10d::WorkInfo>& info) {
   }
 }
 
-void Hooks::aborting() {
-  const auto current = state();
-  for (const auto& [id, hook] : current->abort) {
-    try {
-      hook();
-    } catch (const std::exception& error) {
-      TORCH_WARN("hfreduce: an abort hook raised: ", error.what());
-    }
+void Hooks::start_aborting() {
+  auto current = state();
+  if (current->abort.empty()) return;
+  std::promise<void> ran;
+  {
+    const std::lock_guard lock(mutex_);
+    aborting_ = ran.get_future().share();
   }
+  std::thread([current = std::move(current), ran = std::move(ran)]() mutable {
+    for (const auto& [id, hook] : current->abort) {
+      try {
+        hook();
+      } catch (const std::exception& error) {
+        TORCH_WARN("hfreduce: an abort hook raised: ", error.what());
+      }
+    }
+    current.reset();
+    ran.set_value();
+  }).detach();
+}
+
+void Hooks::join_aborting() {
+  std::shared_future<void> running;
+  {
+    const std::lock_guard lock(mutex_);
+    running = aborting_;
+  }
+  if (running.valid()) running.wait_for(kLongestAborting);
 }
 
 }  // namespace hfreduce::adapter

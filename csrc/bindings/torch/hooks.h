@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -69,7 +70,10 @@ class Hooks {
 
   void completed(std::uint64_t key, std::optional<float> duration_ms);
   void finished(const std::shared_ptr<c10d::WorkInfo>& info);
-  void aborting();
+  // Runs the abort hooks on a thread of their own: a flight recorder's dump takes a second, for
+  // which no error waits. join_aborting() waits for them, for a while.
+  void start_aborting();
+  void join_aborting();
 
  private:
   // Replaced as a whole by every change, so that a call can go on with the one it began with.
@@ -82,6 +86,8 @@ class Hooks {
   std::shared_ptr<const State> state();
   template <class Change>
   void change(const Change& change);
+
+  std::shared_future<void> aborting_;  // guarded by mutex_
 
   std::atomic<bool> completions_wanted_{false};
   std::atomic<bool> works_wanted_{false};

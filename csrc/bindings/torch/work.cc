@@ -2,7 +2,6 @@
 #include "bindings/torch/work.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/record_function.h>
 
 #include "bindings/torch/errors.h"
 #include "bindings/torch/joined_request.h"
@@ -13,10 +12,6 @@ namespace hfreduce::adapter {
 namespace {
 
 std::atomic<std::uint64_t> g_next_key{1};
-
-bool is_profiling() {
-  return at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE).has_value();
-}
 
 // Copies between a person's tensors and ours are not part of their computation: no autograd, no
 // version counters.
@@ -34,12 +29,9 @@ c10d::WorkResult to_result(const ff::Status& status) {
 
 }  // namespace
 
-Work::Work(std::shared_ptr<Group> group, c10d::OpType type, Title title, bool is_async,
-           const std::vector<at::Tensor>& inputs)
-    : c10d::Work(group->communicator().rank(), type,
-                 C10_UNLIKELY(is_profiling()) ? group->title(title) : nullptr,
-                 C10_UNLIKELY(is_profiling()) ? std::make_optional(inputs) : std::nullopt),
-      is_async_(is_async) {
+Work::Work(std::shared_ptr<Group> group, c10d::OpType type, bool is_async, const char* title,
+           const std::optional<std::vector<at::Tensor>>& inputs)
+    : c10d::Work(group->communicator().rank(), type, title, inputs), is_async_(is_async) {
   tail_.group = std::move(group);
   tail_.type = type;
   tail_.key = g_next_key.fetch_add(1, std::memory_order_relaxed);

@@ -27,9 +27,10 @@ namespace hfreduce::adapter {
 
 class Work final : public c10d::Work {
  public:
-  // `inputs` is what the profiler shows. `is_async` false promises that the caller waits at once.
-  Work(std::shared_ptr<Group> group, c10d::OpType type, Title title, bool is_async,
-       const std::vector<at::Tensor>& inputs);
+  // `is_async` false promises that the caller waits at once. With a title the profiler shows the
+  // operation, with its inputs.
+  Work(std::shared_ptr<Group> group, c10d::OpType type, bool is_async, const char* title = nullptr,
+       const std::optional<std::vector<at::Tensor>>& inputs = std::nullopt);
   ~Work() override;
 
   // Each returns a plain tensor for the engine, `tensor` itself where possible, and keeps it until

@@ -30,6 +30,8 @@ namespace {
 
 constexpr std::size_t kDefaultSlotBytes = std::size_t{256} << 10;
 constexpr std::size_t kLeastPerMember = 512;
+// Between two looks at whether a rank that is waited for still lives.
+constexpr std::chrono::milliseconds kLookEvery{200};
 
 class Bootstrap {
  public:
@@ -99,9 +101,35 @@ class Bootstrap {
       ff::fill_random(mine.key.data(), mine.key.size());
       mine.algorithm = static_cast<std::uint8_t>(options_.algorithm);
       mine.chunk_bytes = options_.chunk_bytes;
+      mine.streams = static_cast<std::uint8_t>(std::max(1, options_.streams));
       mine.native_wire = options_.native_wire;
     }
     return store_->set(key("facts", rank_), mine.encode());
+  }
+
+  // A rank that is known to have died will not come: there is no point in waiting for it. Known by
+  // this group's own connections, or by those of a group that exists already.
+  Status loss() const {
+    if (comm_) {
+      if (Status lost = comm_->early_loss(); !lost) return lost;
+    }
+    for (int rank = 0; rank < size_; ++rank) {
+      auto index = static_cast<std::size_t>(rank);
+      bool named = index < options_.global_ranks.size();
+      Status lost = engine_->loss_of(named ? options_.global_ranks[index] : rank);
+      if (!lost) return lost;
+    }
+    return {};
+  }
+
+  // Waits for `text` to appear under `key`, for a loss, or for the deadline.
+  Status get(const std::string& key, std::string* text) const {
+    for (;;) {
+      auto patience = std::min<std::chrono::milliseconds>(time_left(), kLookEvery);
+      Status status = store_->get(key, patience, text);
+      if (status || status.code() != Code::kTimeout || ff::Clock::now() >= deadline_) return status;
+      if (Status lost = loss(); !lost) return lost;
+    }
   }
 
   // Reads a record of every rank; names all ranks that have none by the deadline.
@@ -111,8 +139,7 @@ class Bootstrap {
     out->resize(static_cast<std::size_t>(size_));
     for (int rank = 0; rank < size_; ++rank) {
       std::string text;
-      auto patience = missing.empty() ? time_left() : std::chrono::milliseconds(1);
-      Status status = store_->get(key(what, rank), patience, &text);
+      Status status = get(key(what, rank), &text);
       if (!status && status.code() == Code::kTimeout) {
         missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
         continue;
@@ -144,6 +171,7 @@ class Bootstrap {
     }
     options_.algorithm = static_cast<Algorithm>(facts_[0].algorithm);
     options_.chunk_bytes = facts_[0].chunk_bytes;
+    options_.streams = facts_[0].streams;
     options_.native_wire = facts_[0].native_wire;
     return {};
   }
@@ -175,20 +203,19 @@ class Bootstrap {
     for (int rank = 0; rank < rank_ && links.failure.empty(); ++rank) {
       const RankFacts& other = facts_[rank];
       auto known = peers.find(other.id);
-      if (known && known->main_conn() != nullptr &&
-          (known->local != nullptr || !may_share_memory(rank))) {
-        continue;
-      }
-      Status status(Code::kInternal, "");
+      if (known && known->local) continue;
       if (may_share_memory(rank)) {
-        status = peers.connect_unix(group, other.id, other.unix_name, deadline_);
-        if (!status && status.code() == Code::kRefused) {
+        Status status = peers.connect_unix(group, other.id, other.unix_name, deadline_);
+        if (status) continue;
+        if (status.code() == Code::kRefused) {
           links.failure = fmt::format("rank {}: {}", rank, status.message());
           break;
         }
       }
-      if (!status && !(known && known->main_conn() != nullptr)) {
-        status = peers.connect_tcp(group, other.id, reachable(other), 0, deadline_);
+      for (int stream = 0; stream < options_.streams && links.failure.empty(); ++stream) {
+        if (known && known->streams[stream]) continue;
+        Status status = peers.connect_tcp(group, other.id, reachable(other),
+                                          static_cast<std::uint8_t>(stream), deadline_);
         if (!status) links.failure = fmt::format("rank {}: {}", rank, status.message());
       }
     }
@@ -231,9 +258,14 @@ class Bootstrap {
     for (int rank = 0; rank < size_; ++rank) {
       if (rank == rank_) continue;
       enter_phase(Phase::kRendezvous);
-      auto peer = peers.wait_for(facts_[rank].id, deadline_, [&](const Peer& p) {
-        return p.local ? p.segment != nullptr : p.main_conn() != nullptr;
-      });
+      std::shared_ptr<Peer> peer;
+      while (!peer && ff::Clock::now() < deadline_) {
+        auto patience = std::min(deadline_, ff::Clock::now() + kLookEvery);
+        peer = peers.wait_for(facts_[rank].id, patience,
+                              [&](const Peer& p) { return p.is_connected(options_.streams); });
+        if (peer) break;
+        if (Status lost = loss(); !lost) return lost.message();
+      }
       if (!peer) return fmt::format("rank {}, which did not connect in time", rank);
       if (peer->lost.load()) return fmt::format("rank {}, which has died", rank);
       members[rank].peer = peer;

@@ -32,6 +32,7 @@ std::string RankFacts::encode() const {
   out.raw(key);
   out.number(algorithm);
   out.number(chunk_bytes);
+  out.number(streams);
   out.number(static_cast<std::uint8_t>(native_wire));
   return out.take();
 }
@@ -62,8 +63,13 @@ ff::Result<RankFacts> RankFacts::decode(std::string_view text) {
   facts.key = in.raw<32>();
   facts.algorithm = in.number<std::uint8_t>();
   facts.chunk_bytes = in.number<std::uint64_t>();
+  facts.streams = in.number<std::uint8_t>();
   facts.native_wire = in.number<std::uint8_t>() != 0;
-  if (!in.complete()) return ff::fail(ff::Code::kRefused, "its record in the store is malformed");
+  bool sane = facts.algorithm <= static_cast<std::uint8_t>(Algorithm::kTree) &&
+              facts.streams >= 1 && facts.streams <= kMostStreams;
+  if (!in.complete() || !sane) {
+    return ff::fail(ff::Code::kRefused, "its record in the store is malformed");
+  }
   return facts;
 }
 

@@ -33,6 +33,7 @@ struct RankFacts {
   GroupKey key{};
   std::uint8_t algorithm = 0;
   std::uint64_t chunk_bytes = 0;
+  std::uint8_t streams = 1;
   bool native_wire = false;
 
   std::string encode() const;

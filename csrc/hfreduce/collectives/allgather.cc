@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Allgather: every rank's block to every rank. In a node each member fills its slots with its block
-// and empties the others'; between nodes each rank sends its block to all others.
+// Allgather: every rank's block to every rank. Between nodes a block goes to one rank of each other
+// node, its guest there; in a node each member then fills its slots with its own block and those of
+// its guests, and empties the others'. So a block crosses the network once for each other node.
 #include <cstring>
 
 #include "hfreduce/collectives/net_exchange.h"
 #include "hfreduce/collectives/shm_exchange.h"
+#include "hfreduce/collectives/stages.h"
 
 namespace hfreduce {
 namespace {
 
-void copy_own(ConstBytes in, const Bytes& out) {
-  if (in.size > 0 && out.data != in.data) std::memmove(out.data, in.data, in.size);
-}
-
 class ShmAllgather final : public ShmExchange {
  public:
   ShmAllgather(std::shared_ptr<CommunicatorImpl> comm, const OpDescriptor& descriptor,
-               ConstBytes in, std::vector<Bytes> out)
-      : ShmExchange(std::move(comm), descriptor), in_(in), out_(std::move(out)) {
+               ConstBytes in, const std::vector<Bytes>& out)
+      : ShmExchange(std::move(comm), descriptor),
+        in_(static_cast<const std::byte*>(in.data)),
+        shows_(static_cast<std::size_t>(members_)) {
+    const Layout& layout = this->comm().layout();
+    const int here = this->comm().node();
+    for (int member = 0; member < members_; ++member) add(member, out[rank_of(member)]);
+    for (int rank = 0; rank < this->comm().size(); ++rank) {
+      if (layout.node_of[rank] == here) continue;
+      add(layout.local_of[layout.host_of(rank, here)], out[rank]);
+    }
     std::size_t most = 0;
-    for (const Bytes& block : out_) most = std::max(most, block.size);
+    for (const Show& show : shows_) most = std::max(most, show.strand.total());
     set_steps(std::max<std::uint64_t>(1, pieces_in(most, team_.slot_bytes())));
   }
 
@@ -28,28 +35,48 @@ class ShmAllgather final : public ShmExchange {
   bool puts(std::uint64_t /*step*/) const override { return true; }
   bool wants(int /*member*/, std::uint64_t /*step*/) const override { return true; }
   void put_in(std::uint64_t step, std::byte* slot) override {
-    Piece piece = piece_at(in_.size, team_.slot_bytes(), step);
-    const auto* from = static_cast<const std::byte*>(in_.data);
-    if (piece.size > 0) std::memcpy(slot, from + piece.first, piece.size);
+    const Show& mine = shows_[me_];
+    Piece piece = piece_at(mine.strand.total(), team_.slot_bytes(), step);
+    mine.strand.visit(piece, [&](std::size_t block, std::size_t at, std::size_t size) {
+      std::byte* to = mine.blocks[block] + at;
+      // The first block is this rank's own, and has yet to come to its place.
+      const std::byte* from = block == 0 ? in_ + at : to;
+      std::memcpy(slot, from, size);
+      if (to != from) std::memcpy(to, from, size);
+      slot += size;
+    });
     count_shm_copy(piece.size);
-    if (step == 0) copy_own(in_, out_[rank_of(me_)]);
   }
   void take_out(std::uint64_t step) override {
     for (int member = 0; member < members_; ++member) {
-      const Bytes& block = out_[rank_of(member)];
-      Piece piece = piece_at(block.size, team_.slot_bytes(), step);
-      if (member == me_ || piece.size == 0) continue;
-      std::memcpy(static_cast<std::byte*>(block.data) + piece.first, slot_of(member, step),
-                  piece.size);
+      if (member == me_) continue;
+      const Show& show = shows_[member];
+      Piece piece = piece_at(show.strand.total(), team_.slot_bytes(), step);
+      const std::byte* slot = slot_of(member, step);
+      show.strand.visit(piece, [&](std::size_t block, std::size_t at, std::size_t size) {
+        std::memcpy(show.blocks[block] + at, slot, size);
+        slot += size;
+      });
       count_shm_copy(piece.size);
     }
   }
 
  private:
-  const ConstBytes in_;
-  const std::vector<Bytes> out_;
+  // What a member shows the others, and where that stands here.
+  struct Show {
+    Strand strand;
+    std::vector<std::byte*> blocks;
+  };
+  void add(int member, const Bytes& block) {
+    shows_[member].strand.add(block.size);
+    shows_[member].blocks.push_back(static_cast<std::byte*>(block.data));
+  }
+
+  const std::byte* const in_;
+  std::vector<Show> shows_;  // by member
 };
 
+// This rank's block to its hosts elsewhere, and the blocks of its guests from there.
 class NetAllgather final : public NetExchange {
  public:
   NetAllgather(std::shared_ptr<CommunicatorImpl> comm, const OpDescriptor& descriptor,
@@ -57,15 +84,24 @@ class NetAllgather final : public NetExchange {
       : NetExchange(std::move(comm), descriptor), in_(in), out_(std::move(out)) {}
 
   void begin() override {
-    const int size = comm().size();
+    const Layout& layout = comm().layout();
     const int rank = comm().rank();
-    copy_own(in_, out_[rank]);
-    // Each rank starts with its successor, so that no receiver has all senders at once.
-    for (int i = 1; i < size; ++i) {
-      int from = (rank - i + size) % size;
-      add_receive(from, 0, out_[from].data, out_[from].size);
+    const int here = comm().node();
+    const int nodes = layout.node_count();
+    if (comm().team() == nullptr && in_.size > 0 && out_[rank].data != in_.data) {
+      std::memcpy(out_[rank].data, in_.data, in_.size);
     }
-    for (int i = 1; i < size; ++i) add_send((rank + i) % size, 0, in_.data, in_.size);
+    // Each node starts with its neighbour, so that no receiver has all senders at once.
+    for (int i = 1; i < nodes; ++i) {
+      for (int guest : layout.nodes[(here - i + nodes) % nodes]) {
+        if (layout.host_of(guest, here) == rank) {
+          add_receive(guest, 0, out_[guest].data, out_[guest].size);
+        }
+      }
+    }
+    for (int i = 1; i < nodes; ++i) {
+      add_send(layout.host_of(rank, (here + i) % nodes), 0, in_.data, in_.size);
+    }
   }
 
  private:
@@ -92,10 +128,12 @@ RequestPtr CommunicatorImpl::allgather(ConstBytes in, std::vector<Bytes> out, DT
   OpDescriptor descriptor =
       describe(OpKind::kAllgather, dtype, RedOp::kSum, -1, total / size_of(dtype));
   auto self = shared_from_this();
-  if (layout_.node_count() == 1 && team_) {
-    return submit(std::make_shared<ShmAllgather>(self, descriptor, in, std::move(out)), options);
+  std::vector<std::shared_ptr<Op>> stages;
+  if (layout_.node_count() > 1 || !team_) {
+    stages.push_back(std::make_shared<NetAllgather>(self, descriptor, in, out));
   }
-  return submit(std::make_shared<NetAllgather>(self, descriptor, in, std::move(out)), options);
+  if (team_) stages.push_back(std::make_shared<ShmAllgather>(self, descriptor, in, out));
+  return submit(make_stages(self, descriptor, StageOrder::kInTurn, std::move(stages)), options);
 }
 
 }  // namespace hfreduce

@@ -32,8 +32,8 @@ class SmallReduce final : public Op {
     for (; seen_ < team.size(); ++seen_) {
       if (seen_ == team.me()) continue;
       if (!team.published(seen_, step_)) return Advance::kBlocked;
-      if (team.head(seen_, step_).signature != signature()) {
-        comm().note_mismatch(comm().mates()[seen_], "called something else");
+      if (team.signature(seen_, step_) != signature()) {
+        comm().note_other_call(seen_, step_);
         return Advance::kBlocked;
       }
       team.note_first_step(seen_, step_);

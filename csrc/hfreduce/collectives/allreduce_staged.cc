@@ -145,10 +145,9 @@ class StagedReduce final : public Op {
     for (; arrived_ < members_; ++arrived_) {
       if (arrived_ == me_) continue;
       if (!team_.published(arrived_, base_ + step)) return false;
-      SlotHead& head = team_.head(arrived_, base_ + step);
-      if (head.signature != signature()) {
+      if (team_.signature(arrived_, base_ + step) != signature()) {
         mismatch_ = true;
-        comm().note_mismatch(comm().mates()[arrived_], "called something else");
+        comm().note_other_call(arrived_, base_ + step);
         return false;
       }
       if (step == 0) team_.note_first_step(arrived_, base_);

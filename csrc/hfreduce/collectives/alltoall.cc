@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All-to-all: rank s's block d becomes rank d's block s; sizes may differ for every pair. In a node
-// a slot begins with a table of the member's block sizes, so that all know how many steps there are
+// All-to-all: rank s's block d becomes rank d's block s; sizes may differ for every pair. Blocks
+// for other nodes go straight to their ranks, while those for the own node go through its slots. A
+// slot begins with a table of the member's block sizes, so that all know how many steps there are
 // and each can check what it is about to get; behind it stands a piece for each other member.
 #include <cstring>
 
 #include "hfreduce/collectives/net_exchange.h"
 #include "hfreduce/collectives/shm_exchange.h"
+#include "hfreduce/collectives/stages.h"
 
 namespace hfreduce {
 namespace {
@@ -101,18 +103,20 @@ class NetAlltoall final : public NetExchange {
   void begin() override {
     const int size = comm().size();
     const int rank = comm().rank();
-    copy_own(in_[rank], out_[rank]);
+    if (comm().team() == nullptr) copy_own(in_[rank], out_[rank]);
     for (int i = 1; i < size; ++i) {
       int from = (rank - i + size) % size;
-      add_receive(from, 0, out_[from].data, out_[from].size);
+      if (!is_mate(from)) add_receive(from, 0, out_[from].data, out_[from].size);
     }
     for (int i = 1; i < size; ++i) {
       int to = (rank + i) % size;
-      add_send(to, 0, in_[to].data, in_[to].size);
+      if (!is_mate(to)) add_send(to, 0, in_[to].data, in_[to].size);
     }
   }
 
  private:
+  bool is_mate(int rank) const { return comm().layout().node_of[rank] == comm().node(); }
+
   const std::vector<ConstBytes> in_;
   const std::vector<Bytes> out_;
 };
@@ -134,12 +138,15 @@ RequestPtr CommunicatorImpl::alltoall(std::vector<ConstBytes> in, std::vector<By
   }
   OpDescriptor descriptor = describe(OpKind::kAlltoall, dtype, RedOp::kSum, -1, 0);
   auto self = shared_from_this();
-  if (layout_.node_count() == 1 && team_) {
-    return submit(std::make_shared<ShmAlltoall>(self, descriptor, std::move(in), std::move(out)),
-                  options);
+  std::vector<std::shared_ptr<Op>> stages;
+  if (layout_.node_count() > 1 || !team_) {
+    stages.push_back(std::make_shared<NetAlltoall>(self, descriptor, in, out));
   }
-  return submit(std::make_shared<NetAlltoall>(self, descriptor, std::move(in), std::move(out)),
-                options);
+  if (team_) {
+    stages.push_back(
+        std::make_shared<ShmAlltoall>(self, descriptor, std::move(in), std::move(out)));
+  }
+  return submit(make_stages(self, descriptor, StageOrder::kAtOnce, std::move(stages)), options);
 }
 
 }  // namespace hfreduce

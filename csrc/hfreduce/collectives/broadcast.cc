@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Broadcast. In a node the root fills its slots and the others empty them. Between nodes a binomial
-// tree of ranks: in round k, the 2^k ranks that have the data send it to as many others.
+// Broadcast. Between nodes a binomial tree of one rank a node: in round k, the 2^k nodes that have
+// the data send it to as many others. In a node that rank fills its slots and the others empty
+// them.
 #include <cstring>
 
 #include "hfreduce/collectives/net_exchange.h"
 #include "hfreduce/collectives/shm_exchange.h"
+#include "hfreduce/collectives/stages.h"
 
 namespace hfreduce {
 namespace {
@@ -48,34 +50,42 @@ class NetBroadcast final : public NetExchange {
       : NetExchange(std::move(comm), descriptor), data_(data), bytes_(bytes) {}
 
   void begin() override {
-    if (relative() == 0) return;
+    if (relative() == 0 || !takes_part()) return;
     int parent = relative() & (relative() - 1);  // without its lowest bit
-    add_receive(absolute(parent), 0, data_, bytes_);
+    add_receive(rank_at(parent), 0, data_, bytes_);
   }
 
  protected:
   bool finish_stage() override {
-    if (sent_) return true;
+    if (sent_ || !takes_part()) return true;
     sent_ = true;
     // The children of r add one bit below r's lowest; the farthest subtree first.
-    int size = comm().size();
-    int low = relative() == 0 ? size : relative() & -relative();
+    int nodes = comm().layout().node_count();
+    int low = relative() == 0 ? nodes : relative() & -relative();
     int bit = 1;
-    while (bit < low && relative() + bit < size) bit <<= 1;
+    while (bit < low && relative() + bit < nodes) bit <<= 1;
     bool any = false;
     for (bit >>= 1; bit > 0; bit >>= 1) {
-      if (relative() + bit >= size) continue;
-      add_send(absolute(relative() + bit), 0, data_, bytes_);
+      if (relative() + bit >= nodes) continue;
+      add_send(rank_at(relative() + bit), 0, data_, bytes_);
       any = true;
     }
     return !any;
   }
 
  private:
+  // Nodes are counted from the root's.
   int relative() const {
-    return (comm().rank() - descriptor().root + comm().size()) % comm().size();
+    const Layout& layout = comm().layout();
+    int nodes = layout.node_count();
+    return (comm().node() - layout.node_of[descriptor().root] + nodes) % nodes;
   }
-  int absolute(int relative) const { return (relative + descriptor().root) % comm().size(); }
+  int rank_at(int relative) const {
+    const Layout& layout = comm().layout();
+    int node = (relative + layout.node_of[descriptor().root]) % layout.node_count();
+    return layout.envoy_of(node, descriptor().root);
+  }
+  bool takes_part() const { return rank_at(relative()) == comm().rank(); }
 
   std::byte* const data_;
   const std::size_t bytes_;
@@ -93,12 +103,15 @@ RequestPtr CommunicatorImpl::broadcast(void* data, std::size_t count, DType dtyp
   auto* bytes = static_cast<std::byte*>(data);
   std::size_t size = count * size_of(dtype);
   auto self = shared_from_this();
-  if (layout_.node_count() == 1 && team_) {
-    return submit(
-        std::make_shared<ShmBroadcast>(self, descriptor, bytes, size, layout_.local_of[root]),
-        options);
+  std::vector<std::shared_ptr<Op>> stages;
+  if (layout_.node_count() > 1 || !team_) {
+    stages.push_back(std::make_shared<NetBroadcast>(self, descriptor, bytes, size));
   }
-  return submit(std::make_shared<NetBroadcast>(self, descriptor, bytes, size), options);
+  if (team_) {
+    int envoy = layout_.local_of[layout_.envoy_of(node(), root)];
+    stages.push_back(std::make_shared<ShmBroadcast>(self, descriptor, bytes, size, envoy));
+  }
+  return submit(make_stages(self, descriptor, StageOrder::kInTurn, std::move(stages)), options);
 }
 
 }  // namespace hfreduce

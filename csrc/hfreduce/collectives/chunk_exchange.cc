@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hfreduce/collectives/partials.h"
 #include "hfreduce/engine/phase.h"
 
 namespace hfreduce {
@@ -17,14 +18,12 @@ std::size_t round_up(std::size_t bytes) {
   return (bytes + kScratchLine - 1) / kScratchLine * kScratchLine;
 }
 
-// All partials travel alike in a tree: sums of several nodes have no exact form as elements.
-bool forms_differ(const ReduceArgs& args) { return args.kernels.acc_size != args.size; }
-
 }  // namespace
 
 bool ExchangePlan::native_partial(int node) const {
-  if (!forms_differ(*args) || native_wire) return true;
-  return how != Exchange::kTree && comm->layout().nodes[node].size() == 1;
+  // Sums of several nodes have no exact form as elements, so in a tree all travel alike.
+  if (how == Exchange::kTree) return args->kernels.acc_size == args->size || native_wire;
+  return is_partial_native(*comm, args->kernels, args->size, node);
 }
 
 std::size_t ExchangePlan::partial_size(int node) const {
@@ -146,51 +145,19 @@ void ChunkExchange::add_up(bool to_result) {
   const ReduceArgs& args = *plan_.args;
   const bool tree = plan_.how == Exchange::kTree;
   const int me = plan_.comm->node();
-  struct Source {
-    const std::byte* data;
-    bool native;
-  };
-  std::vector<Source> sources;
-  const Source own{partial_, plan_.native_partial(me)};
+  const Partial own{partial_, plan_.native_partial(me)};
+  std::vector<Partial> sources;
   if (tree) sources.push_back(own);
   for (std::size_t i = 0; i < partials_.size(); ++i) {
     if (!tree && static_cast<int>(i) == me) sources.push_back(own);
     sources.push_back({partials_[i].data, partials_[i].native});
   }
   if (!tree && me == static_cast<int>(partials_.size())) sources.push_back(own);
-
-  std::vector<const void*> pointers;
-  bool all_native =
-      std::all_of(sources.begin(), sources.end(), [](const Source& s) { return s.native; });
-  const Scale none;
-  const Scale last = args.scale;
-  auto n = static_cast<int>(sources.size());
-  if (all_native) {
-    for (const Source& source : sources) pointers.push_back(source.data);
-    std::byte* target = to_result ? result_ : scratch_;
-    args.kernels.native_to_native(target, nullptr, pointers.data(), n, count_,
-                                  to_result ? last : none);
-    if (!to_result) partial_ = scratch_;
-    return;
-  }
   std::size_t place = round_up(plan_.chunk * std::max(args.size, args.kernels.acc_size));
   std::byte* wide = scratch_ + (partials_.size() + 1) * place;
-  for (const Source& source : sources) {
-    if (!source.native) {
-      pointers.push_back(source.data);
-      continue;
-    }
-    const void* narrow = source.data;
-    args.kernels.native_to_acc(wide, nullptr, &narrow, 1, count_, none);
-    pointers.push_back(wide);
-    wide += place;
-  }
-  if (to_result) {
-    args.kernels.acc_to_native(result_, nullptr, pointers.data(), n, count_, last);
-  } else {
-    args.kernels.acc_to_acc(scratch_, nullptr, pointers.data(), n, count_, none);
-    partial_ = scratch_;
-  }
+  add_partials(args.kernels, sources, count_, wide, to_result ? result_ : scratch_, to_result,
+               args.scale);
+  if (!to_result) partial_ = scratch_;
 }
 
 bool ChunkExchange::advance() {

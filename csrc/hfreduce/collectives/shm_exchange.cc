@@ -36,8 +36,9 @@ Advance ShmExchange::advance() {
     for (; arrived_ < members_; ++arrived_) {
       if (arrived_ == me_ || !wants(arrived_, taken_)) continue;
       if (!team_.published(arrived_, base_ + taken_)) break;
-      if (team_.head(arrived_, base_ + taken_).signature != signature()) {
-        report_mismatch(arrived_, "called something else");
+      if (team_.signature(arrived_, base_ + taken_) != signature()) {
+        mismatch_ = true;
+        comm().note_other_call(arrived_, base_ + taken_);
         return Advance::kBlocked;
       }
       if (taken_ == 0) team_.note_first_step(arrived_, base_);

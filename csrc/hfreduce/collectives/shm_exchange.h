@@ -5,8 +5,10 @@
 // pipelined kSlots deep.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "hfreduce/engine/communicator_impl.h"
 
@@ -63,6 +65,36 @@ inline Piece piece_at(std::size_t total, std::size_t piece, std::uint64_t step) 
 inline std::uint64_t pieces_in(std::size_t total, std::size_t piece) {
   return (total + piece - 1) / piece;
 }
+// Blocks one behind the other, cut into pieces as if they were one.
+class Strand {
+ public:
+  void add(std::size_t block_bytes) {
+    sizes_.push_back(block_bytes);
+    total_ += block_bytes;
+  }
+  std::size_t total() const { return total_; }  // bytes
+  // visitor(block, at, size): bytes [at, at + size) of a block belong to `piece`; in order.
+  template <typename Visitor>
+  void visit(const Piece& piece, const Visitor& visitor) const {
+    std::size_t first = piece.first;
+    std::size_t left = piece.size;
+    for (std::size_t block = 0; block < sizes_.size() && left > 0; ++block) {
+      if (first >= sizes_[block]) {
+        first -= sizes_[block];
+        continue;
+      }
+      std::size_t size = std::min(left, sizes_[block] - first);
+      visitor(block, first, size);
+      first = 0;
+      left -= size;
+    }
+  }
+
+ private:
+  std::vector<std::size_t> sizes_;
+  std::size_t total_ = 0;
+};
+
 void count_shm_copy(std::size_t bytes);
 
 }  // namespace hfreduce

@@ -79,6 +79,23 @@ Status CommunicatorImpl::describe_loss(int rank, const Status& why) const {
                 facts_of(rank));
 }
 
+Status CommunicatorImpl::loss_of(int global) const {
+  // Of a group that has been left, ranks may have been started anew.
+  if (!opened_.load(std::memory_order_acquire) || shut_down_.load()) return {};
+  for (int rank = 0; rank < size_; ++rank) {
+    const auto& peer = members_[rank].peer;
+    if (!peer || global_rank(rank) != global || !peer->lost.load()) continue;
+    std::lock_guard lock(peer->mu);
+    return describe_loss(rank, peer->why_lost);
+  }
+  return {};
+}
+
+Status CommunicatorImpl::early_loss() {
+  std::lock_guard lock(notice_mu_);
+  return notice_.failure.value_or(Status());
+}
+
 Status CommunicatorImpl::health() const {
   std::lock_guard lock(queue_mu_);
   return failure_;
@@ -112,10 +129,11 @@ void CommunicatorImpl::control_arrived(const FrameHeader& header, std::string pa
       return;
     case FrameType::kGoodbye: {
       std::lock_guard lock(notice_mu_);
-      left_[header.rank] = true;
+      ++goodbyes_[header.rank];
       return;
     }
     case FrameType::kQuery: {
+      if (!opened_.load(std::memory_order_acquire)) return;
       CallReport report;
       {
         std::lock_guard lock(queue_mu_);
@@ -138,16 +156,18 @@ void CommunicatorImpl::control_arrived(const FrameHeader& header, std::string pa
 }
 
 void CommunicatorImpl::send_control(int rank, FrameType type, const std::string& payload) {
-  const auto& peer = members_[rank].peer;
-  Conn* conn = peer ? peer->main_conn() : nullptr;
-  if (conn == nullptr) return;
+  const std::vector<Conn*>& lanes = members_[rank].lanes;
+  if (!lanes.empty()) send_frame(*lanes.front(), type, payload);
+}
+
+void CommunicatorImpl::send_frame(Conn& conn, FrameType type, const std::string& payload) const {
   FrameHeader header;
   header.type = type;
   header.group = group_;
   header.rank = static_cast<std::uint16_t>(rank_);
   header.length = payload.size();
-  conn->enqueue(header, payload.data(), nullptr);
-  conn->flush();
+  conn.enqueue(header, payload.data(), nullptr);
+  conn.flush();
 }
 
 void CommunicatorImpl::peer_lost(const Peer& peer, const Status& why) {
@@ -155,7 +175,7 @@ void CommunicatorImpl::peer_lost(const Peer& peer, const Status& why) {
     if (members_[rank].id != peer.id) continue;
     {
       std::lock_guard lock(notice_mu_);
-      if (left_[rank]) return;
+      if (goodbyes_[rank] > 0) return;
     }
     notice_failure(describe_loss(rank, why));
     return;
@@ -176,6 +196,12 @@ void CommunicatorImpl::note_mismatch(int rank, const std::string& what) {
     notice_.mismatch = name_rank(rank) + " " + what;
   }
   noticed_.store(true, std::memory_order_release);
+}
+
+void CommunicatorImpl::note_other_call(int mate, std::uint64_t step) {
+  // A mate that has given up says why in a frame, which is on its way.
+  if (team_->signature(mate, step) == kWithdrawn) return;
+  note_mismatch(mates()[mate], "called something else");
 }
 
 // ---- verdicts: below, step_mu_ is held ---------------------------------------------------------
@@ -231,9 +257,8 @@ void CommunicatorImpl::start_diagnosis(Diagnosis::Why why, const Op& op) {
 }
 
 std::string CommunicatorImpl::silence_of(int rank) const {
-  const auto& peer = members_[rank].peer;
-  Conn* conn = peer ? peer->main_conn() : nullptr;
-  if (conn == nullptr) return "is not connected";
+  if (members_[rank].lanes.empty()) return "is not connected";
+  const Conn* conn = members_[rank].lanes.front();
   auto now = ff::Clock::now();
   auto heard_s = std::chrono::duration_cast<std::chrono::seconds>(now - conn->last_heard()).count();
   if (conn->is_unix()) return "does not answer: its process may be stopped";
@@ -299,7 +324,7 @@ void CommunicatorImpl::tick(ff::TimePoint now) {
   {
     std::unique_lock notice_lock(notice_mu_);
     for (int rank : blockers) {
-      if (!left_[rank]) continue;
+      if (goodbyes_[rank] == 0 || goodbyes_[rank] < members_[rank].lanes.size()) continue;
       notice_lock.unlock();
       fail(Status(Code::kPeerLost, fmt::format("{} has left the group", name_rank(rank)),
                   facts_of(rank)));
@@ -332,6 +357,7 @@ void CommunicatorImpl::fail(const Status& cause) {
   }
   ff::log(ff::LogLevel::kInfo, "group {}: {}", options_.group_name, cause.to_string());
   diagnosis_.reset();
+  if (team_) team_->withdraw();
   std::vector<std::shared_ptr<Op>> open(active_.begin(), active_.end());
   open.insert(open.end(), messages_.begin(), messages_.end());
   active_.clear();

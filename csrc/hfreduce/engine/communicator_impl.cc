@@ -36,24 +36,31 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Engine> engine, std::uint64_t
           group, rank, size,
           [this](int from, const std::string& what) { note_mismatch(from, what); })),
       timeout_(options_.timeout),
-      left_(static_cast<std::size_t>(size), false) {}
+      goodbyes_(static_cast<std::size_t>(size), 0) {}
 
 void CommunicatorImpl::open(const std::vector<Member>& members, Layout layout,
                             std::unique_ptr<Team> team, std::size_t slot_bytes) {
   for (int rank = 0; rank < size_; ++rank) {
     members_[rank].peer = members[rank].peer;
     members_[rank].path = members[rank].path;
+    const Peer* peer = members[rank].peer.get();
+    if (peer == nullptr) continue;
+    if (peer->local) {
+      members_[rank].lanes = {peer->local.get()};
+    } else {
+      for (int i = 0; i < options_.streams; ++i) {
+        members_[rank].lanes.push_back(peer->streams[i].get());
+      }
+    }
   }
   layout_ = std::move(layout);
   team_ = std::move(team);
   trees_ = build_double_tree(layout_.zones);
   slot_bytes_ = slot_bytes;
   networked_ = layout_.node_count() > 1;
-  std::vector<Conn*> conns;
-  for (const Member& member : members_) {
-    conns.push_back(member.peer ? member.peer->main_conn() : nullptr);
-  }
-  inbox_->connect(std::move(conns));
+  std::vector<std::vector<Conn*>> lanes;
+  for (const Member& member : members_) lanes.push_back(member.lanes);
+  inbox_->connect(std::move(lanes));
   if (team_) {
     for (int mate : mates()) {
       if (mate != rank_) mate_peers_.push_back(members_[mate].peer.get());
@@ -258,7 +265,7 @@ void CommunicatorImpl::shutdown() {
   std::vector<std::shared_ptr<Op>> open;
   {
     std::lock_guard lock(step_mu_);
-    if (std::exchange(shut_down_, true)) return;
+    if (shut_down_.exchange(true)) return;
     enter_phase(Phase::kDestroy);
     take_incoming();
     open.assign(active_.begin(), active_.end());
@@ -279,7 +286,8 @@ void CommunicatorImpl::shutdown() {
   std::lock_guard lock(step_mu_);
   if (failed_.load()) return;
   for (int rank = 0; rank < size_; ++rank) {
-    if (rank != rank_) send_control(rank, FrameType::kGoodbye, "");
+    // On every lane, behind all that was sent there.
+    for (Conn* lane : members_[rank].lanes) send_frame(*lane, FrameType::kGoodbye, "");
   }
   std::lock_guard queue_lock(queue_mu_);
   failure_ = Status(Code::kAborted, "the group was destroyed");

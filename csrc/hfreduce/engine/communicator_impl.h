@@ -39,6 +39,8 @@ struct ReduceArgs;
 struct Member {
   ProcessId id{};
   std::shared_ptr<Peer> peer;  // null for this rank itself
+  // Connections to it, none for this rank itself. Control frames take the first.
+  std::vector<Conn*> lanes;
   std::string host;
   std::int64_t pid = 0;
   std::string path;
@@ -57,6 +59,8 @@ class CommunicatorImpl final : public Communicator,
   void set_ids(std::vector<Member> members) { members_ = std::move(members); }
   // The segment that the lowest rank of this node has made for the group, once it has come.
   std::optional<ff::UniqueFd> wait_for_group_segment(ff::TimePoint deadline);
+  // A member was lost before the group could open; OK if not.
+  ff::Status early_loss();
   // Ids stay as they are: frames are being checked against them already.
   void open(const std::vector<Member>& members, Layout layout, std::unique_ptr<Team> team,
             std::size_t slot_bytes);
@@ -103,6 +107,7 @@ class CommunicatorImpl final : public Communicator,
     return networked_ || message_count_.load(std::memory_order_relaxed) > 0;
   }
   void tick(ff::TimePoint now) override;
+  ff::Status loss_of(int global_rank) const override;
 
   // GroupPort
   bool is_member(int rank, const Peer& peer) const override;
@@ -133,6 +138,8 @@ class CommunicatorImpl final : public Communicator,
   // An operation has found out that `rank` called something else. The group will fail with a table
   // of calls, or with `what` where the calls are alike.
   void note_mismatch(int rank, const std::string& what);
+  // The same of a mate, who has published `step` of the team for another call.
+  void note_other_call(int mate, std::uint64_t step);
   // The mate's process segment, or null and 0.
   std::byte* arena_of(int rank) const;
   std::size_t arena_size_of(int rank) const;
@@ -157,6 +164,7 @@ class CommunicatorImpl final : public Communicator,
   void fail(const ff::Status& cause);
   void tell_peers(const ff::Status& cause);
   void send_control(int rank, FrameType type, const std::string& payload);
+  void send_frame(Conn& conn, FrameType type, const std::string& payload) const;
   void notice_failure(ff::Status cause);
   void take_incoming();
   bool advance_head();
@@ -195,7 +203,6 @@ class CommunicatorImpl final : public Communicator,
   std::size_t scratch_bytes_ = 0;
   std::optional<Diagnosis> diagnosis_;
   ff::TimePoint head_since_{};
-  bool shut_down_ = false;
 
   mutable std::mutex queue_mu_;
   std::vector<std::shared_ptr<Op>> incoming_;
@@ -208,7 +215,7 @@ class CommunicatorImpl final : public Communicator,
 
   std::mutex notice_mu_;
   Notice notice_;
-  std::vector<bool> left_;  // said goodbye
+  std::vector<std::size_t> goodbyes_;  // of each rank: one a lane when it leaves
   std::deque<ff::UniqueFd> group_segments_;
   std::condition_variable group_segment_came_;
 
@@ -218,6 +225,7 @@ class CommunicatorImpl final : public Communicator,
   std::atomic<bool> noticed_{false};
   std::atomic<bool> failed_{false};
   std::atomic<bool> opened_{false};
+  std::atomic<bool> shut_down_{false};
 };
 
 // "float32", "sum" ... and the count, as compared between ranks.

@@ -181,6 +181,14 @@ void Engine::detach(const Group* group) {
   groups_version_.fetch_add(1, std::memory_order_release);
 }
 
+ff::Status Engine::loss_of(int global_rank) {
+  std::lock_guard lock(groups_mu_);
+  for (const auto& group : groups_) {
+    if (Status loss = group->loss_of(global_rank); !loss) return loss;
+  }
+  return {};
+}
+
 void Engine::note_local_ranks(int ranks) {
   if (ranks > usable_cpus()) oversubscribed_.store(true, std::memory_order_relaxed);
 }

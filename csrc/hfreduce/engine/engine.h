@@ -42,6 +42,8 @@ class Group {
   virtual bool networked() const = 0;
   // Deadlines and diagnosis; called every 50 ms or so while busy.
   virtual void tick(ff::TimePoint now) = 0;
+  // How the rank with this global number was lost; OK if it is a member that lives, or none.
+  virtual ff::Status loss_of(int global_rank) const = 0;
 };
 
 // The word that says how an operation stands, and on which waiters sleep.
@@ -74,6 +76,8 @@ class Engine : public FdWatcher, public std::enable_shared_from_this<Engine> {
 
   void attach(std::shared_ptr<Group> group);
   void detach(const Group* group);
+  // The same, as any of the groups knows it.
+  ff::Status loss_of(int global_rank);
 
   // Helps `group` until `flag` is done (true) or `deadline` passes or `interrupted` (false).
   bool help_until(Group& group, DoneFlag& flag, ff::TimePoint deadline,

@@ -117,6 +117,7 @@ HFREDUCE_INLINE Lanes<float, kLanes> decode(const Lanes<std::int32_t, kLanes>& w
 template <class F, int kLanes>
 HFREDUCE_INLINE Lanes<std::int32_t, kLanes> encode(const Lanes<float, kLanes>& from) {
   using VI = Lanes<std::int32_t, kLanes>;
+  using VU = Lanes<std::uint32_t, kLanes>;
   using VF = Lanes<float, kLanes>;
   constexpr int kShift = 23 - F::kMantissa;
   constexpr int kLeastNormal = (128 - F::kBias) << 23;
@@ -127,7 +128,10 @@ HFREDUCE_INLINE Lanes<std::int32_t, kLanes> encode(const Lanes<float, kLanes>& f
   const VI denormal = bits<VI>(bits<VF>(magnitude) + bits<float>(kMagic)) - kMagic;
   constexpr int kRebias = (127 - F::kBias) << 23;
   constexpr int kAlmostHalf = (1 << (kShift - 1)) - 1;
-  const VI normal = (magnitude - kRebias + kAlmostHalf + ((magnitude >> kShift) & 1)) >> kShift;
+  const VI odd = (magnitude >> kShift) & 1;
+  // Unsigned, since the compiler may add these in another order, in which a NaN's bits overflow.
+  const VU rounded = bits<VU>(magnitude) - kRebias + kAlmostHalf + bits<VU>(odd);
+  const VI normal = bits<VI>(rounded) >> kShift;
   const VI code = magnitude < kLeastNormal ? denormal : normal;
   const VI sign = (value >> (F::kSign == 0x8000 ? 16 : 24)) & F::kSign;
   if constexpr (F::kHasMinusZero) {

@@ -32,11 +32,15 @@ inline constexpr std::size_t kLine = 64;
 inline constexpr std::size_t kSlots = 4;
 inline constexpr std::size_t kInlineBytes = 40;  // payload that fits into a slot's header line
 
+// In place of a signature: the member has given up on its group, and what stands in its slots is
+// not to be used.
+inline constexpr std::uint32_t kWithdrawn = 0xffffffff;
+
 // The header line of a slot.
 struct alignas(kLine) SlotHead {
-  std::atomic<std::uint64_t> step{0};  // 1 + the step published here
-  std::uint32_t signature = 0;         // of the operation it belongs to
-  std::uint32_t note = 0;              // the operation's own
+  std::atomic<std::uint64_t> step{0};       // 1 + the step published here
+  std::atomic<std::uint32_t> signature{0};  // of the operation it belongs to, or kWithdrawn
+  std::uint32_t note = 0;                   // the operation's own
   std::byte data[kInlineBytes];
   std::uint64_t offer = 0;  // 1 + offset of the member's buffer in its arena, or 0
 };
@@ -77,11 +81,19 @@ class Team {
   }
   void publish(std::uint64_t step, std::uint32_t signature) {
     SlotHead& mine = head(me_, step);
-    mine.signature = signature;
+    mine.signature.store(signature, std::memory_order_relaxed);
     mine.step.store(step + 1, std::memory_order_release);
   }
   bool published(int member, std::uint64_t step) const {
     return head(member, step).step.load(std::memory_order_acquire) == step + 1;
+  }
+  // The signature under which `member` has published `step`.
+  std::uint32_t signature(int member, std::uint64_t step) const {
+    return head(member, step).signature.load(std::memory_order_relaxed);
+  }
+  // Takes back all that this member has published: whoever has not used it yet never will.
+  void withdraw() {
+    for (SlotHead& head : areas_[me_].heads) head.signature.store(kWithdrawn);
   }
   void set_out(std::uint64_t step) {
     areas_[me_].out.value.store(step + 1, std::memory_order_release);

@@ -40,7 +40,8 @@ std::uint32_t chain_signature(std::uint32_t before, const OpDescriptor& op) {
   h = (h ^ (h >> 32) ^ words[1]) * 0xd6e8feb86659fd93ULL;
   h ^= h >> 32;
   auto folded = static_cast<std::uint32_t>(h ^ (h >> 29));
-  return folded != 0 ? folded : 1;
+  // 0 is for no call at all, ~0 for a call that was withdrawn.
+  return folded == 0 || folded == ~0U ? 1 : folded;
 }
 
 }  // namespace hfreduce

@@ -2,6 +2,7 @@
 #include "hfreduce/wire/handshake.h"
 
 #include "base/bytes.h"
+#include "hfreduce/options.h"
 
 namespace hfreduce {
 
@@ -39,7 +40,9 @@ ff::Result<Hello> decode_hello(std::string_view payload) {
   hello.id = in.raw<16>();
   hello.nonce = in.raw<16>();
   hello.stream = in.number<std::uint8_t>();
-  if (!in.complete()) return ff::fail(Code::kRefused, "a malformed greeting");
+  if (!in.complete() || hello.stream >= kMostStreams) {
+    return ff::fail(Code::kRefused, "a malformed greeting");
+  }
   return hello;
 }
 

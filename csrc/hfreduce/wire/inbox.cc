@@ -38,9 +38,9 @@ Inbox::Inbox(std::uint64_t group, int rank, int size,
       consumed_(static_cast<std::size_t>(size), 0),
       dirty_(static_cast<std::size_t>(size), false) {}
 
-void Inbox::connect(std::vector<Conn*> conns) {
+void Inbox::connect(std::vector<std::vector<Conn*>> lanes) {
   std::lock_guard lock(mu_);
-  conns_ = std::move(conns);
+  lanes_ = std::move(lanes);
 }
 
 void Inbox::post(int from, std::uint64_t sequence, std::uint64_t slot, std::uint32_t signature,
@@ -90,7 +90,7 @@ void Inbox::send(int to, std::uint64_t sequence, std::uint64_t slot, const OpDes
       ask.type = FrameType::kOffer;
       ask.group = group_;
       ask.rank = static_cast<std::uint16_t>(rank_);
-      enqueue(to, ask, nullptr, nullptr);
+      enqueue(to, ask);
     }
   }
 }
@@ -149,7 +149,7 @@ void Inbox::send_message(int to, std::uint32_t tag, const void* data, std::uint6
   header.rank = static_cast<std::uint16_t>(rank_);
   header.sequence = offer;
   header.op.count = size;
-  enqueue(to, header, nullptr, nullptr);
+  enqueue(to, header);
   out->header.type = FrameType::kData;
   out->header.flags = kOfMessage;
   out->header.sequence = offer;
@@ -166,8 +166,19 @@ bool Inbox::fits_credit(int to, std::uint64_t size) {
   return true;
 }
 
-void Inbox::enqueue(int rank, const FrameHeader& header, const void* payload, Transfer* transfer) {
-  conns_[rank]->enqueue(header, payload, transfer);
+void Inbox::enqueue(int rank, const FrameHeader& header, SendSlot* payload) {
+  const std::vector<Conn*>& lanes = lanes_[rank];
+  Conn* conn = lanes[0];
+  if (payload != nullptr) {
+    if (lanes.size() > 1 && header.length > kEagerBytes) {
+      // Chunks of one operation have numbers in a row, two to a chunk, or every L-th of them.
+      conn = lanes[(header.slot * 0x9e3779b97f4a7c15ULL >> 32) % lanes.size()];
+    }
+    payload->through = conn;
+    conn->enqueue(header, payload->data, payload);
+  } else {
+    conn->enqueue(header, nullptr, nullptr);
+  }
   dirty_[rank] = true;
   any_dirty_.store(true, std::memory_order_relaxed);
 }
@@ -175,15 +186,14 @@ void Inbox::enqueue(int rank, const FrameHeader& header, const void* payload, Tr
 void Inbox::flush_rank(int rank) {
   if (!dirty_[rank]) return;
   dirty_[rank] = false;
-  conns_[rank]->flush();
+  for (Conn* conn : lanes_[rank]) conn->flush();
 }
 
 void Inbox::enqueue_data(SendSlot* slot) {
   slot->header.group = group_;
   slot->header.rank = static_cast<std::uint16_t>(rank_);
   slot->header.length = slot->size;
-  slot->enqueued = true;
-  enqueue(slot->rank, slot->header, slot->data, slot);
+  enqueue(slot->rank, slot->header, slot);
   LiveCounters& counters = live_counters();
   counters.net_bytes_sent.fetch_add(slot->size, std::memory_order_relaxed);
   counters.net_frames_sent.fetch_add(1, std::memory_order_relaxed);
@@ -197,7 +207,7 @@ void Inbox::grant(int rank, std::uint64_t sequence, std::uint64_t slot, bool mes
   header.rank = static_cast<std::uint16_t>(rank_);
   header.sequence = sequence;
   header.slot = slot;
-  enqueue(rank, header, nullptr, nullptr);
+  enqueue(rank, header);
 }
 
 void Inbox::consume_credit(int rank, std::uint64_t bytes) {
@@ -209,7 +219,7 @@ void Inbox::consume_credit(int rank, std::uint64_t bytes) {
   header.rank = static_cast<std::uint16_t>(rank_);
   header.op.count = consumed_[rank];
   consumed_[rank] = 0;
-  enqueue(rank, header, nullptr, nullptr);
+  enqueue(rank, header);
 }
 
 void Inbox::take_early(RecvSlot* slot, const std::shared_ptr<Early>& early, int rank,
@@ -371,14 +381,14 @@ void Inbox::cancel(RecvSlot* slot) {
 }
 
 void Inbox::cancel(SendSlot* slot) {
-  bool enqueued = false;
+  Conn* through = nullptr;
   {
     std::lock_guard lock(mu_);
     std::erase_if(ungranted_, [&](const auto& entry) { return entry.second == slot; });
     std::erase_if(offered_, [&](const auto& entry) { return entry.second == slot; });
-    enqueued = slot->enqueued;
+    through = slot->through;
   }
-  if (enqueued) conns_[slot->rank]->cancel_send(slot);
+  if (through != nullptr) through->cancel_send(slot);
 }
 
 void Inbox::flush() {

@@ -49,7 +49,7 @@ struct SendSlot : Transfer {
   std::uint64_t size = 0;
   int rank = -1;  // to
   FrameHeader header;
-  bool enqueued = false;  // guarded by the inbox
+  Conn* through = nullptr;  // once it is queued there; guarded by the inbox
 };
 
 class Inbox {
@@ -57,9 +57,9 @@ class Inbox {
   // `mismatch` is called, with no lock of the inbox held, when a payload does not fit its place.
   Inbox(std::uint64_t group, int rank, int size,
         std::function<void(int rank, const std::string& what)> mismatch);
-  // To be called before anything is posted or sent; payloads may come before. `conns[r]` leads to
-  // rank r; null for this rank.
-  void connect(std::vector<Conn*> conns);
+  // To be called before anything is posted or sent; payloads may come before. `lanes[r]` lead to
+  // rank r; none for this rank. What must keep its order takes the first lane.
+  void connect(std::vector<std::vector<Conn*>> lanes);
 
   // Transfers of collective `sequence`. The slot is done when the payload is there / is sent.
   // A payload that bears another signature is a mismatch.
@@ -118,7 +118,7 @@ class Inbox {
   Sink receive_into(RecvSlot* slot, Conn* conn, const FrameHeader& header, std::string* what);
   Sink keep_early(const FrameHeader& header, std::shared_ptr<Early> early);
   bool fits_credit(int to, std::uint64_t size);
-  void enqueue(int rank, const FrameHeader& header, const void* payload, Transfer* transfer);
+  void enqueue(int rank, const FrameHeader& header, SendSlot* payload = nullptr);
   void flush_rank(int rank);
   void enqueue_data(SendSlot* slot);
   void grant(int rank, std::uint64_t sequence, std::uint64_t slot, bool message);
@@ -128,7 +128,7 @@ class Inbox {
 
   const std::uint64_t group_;
   const int rank_;
-  std::vector<Conn*> conns_;
+  std::vector<std::vector<Conn*>> lanes_;  // by rank
   const std::function<void(int, const std::string&)> mismatch_;
 
   mutable std::mutex mu_;
@@ -145,7 +145,7 @@ class Inbox {
   std::uint64_t next_offer_ = 1;
   std::vector<std::uint64_t> in_flight_;  // unasked bytes sent and not consumed, by rank
   std::vector<std::uint64_t> consumed_;   // and consumed here, not yet credited
-  std::vector<bool> dirty_;               // conns with frames that flush() has yet to write
+  std::vector<bool> dirty_;               // ranks with frames that flush() has yet to write
   std::atomic<bool> any_dirty_{false};
 };
 

@@ -3,15 +3,17 @@
 // Peer: another process that this one talks to. All groups that both belong to share it.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "hfreduce/options.h"
 #include "hfreduce/shm/segment.h"
 #include "hfreduce/wire/conn.h"
 #include "hfreduce/wire/frame.h"
@@ -33,16 +35,19 @@ static_assert(sizeof(ControlPage) <= kArenaOffset);
 struct Peer {
   ProcessId id{};
   // Ready for use once set, and never changed after; guarded by PeerTable's lock until then.
-  std::shared_ptr<Conn> local;                 // Unix socket; a process of this host
-  std::vector<std::shared_ptr<Conn>> streams;  // TCP
-  std::shared_ptr<Segment> segment;            // its process segment, where local
-  ff::UniqueFd doorbell;                       // its eventfd, where local
+  std::shared_ptr<Conn> local;                              // Unix socket; a process of this host
+  std::array<std::shared_ptr<Conn>, kMostStreams> streams;  // TCP, the first ones in use
+  std::shared_ptr<Segment> segment;                         // its process segment, where local
+  ff::UniqueFd doorbell;                                    // its eventfd, where local
 
   ControlPage* control() const { return reinterpret_cast<ControlPage*>(segment->data()); }
   // The connection for control frames and messages.
-  Conn* main_conn() const {
-    if (local) return local.get();
-    return streams.empty() ? nullptr : streams.front().get();
+  Conn* main_conn() const { return local ? local.get() : streams.front().get(); }
+  // Has it a connection for each of `count` streams, or a better one?
+  bool is_connected(int count) const {
+    return local ? segment != nullptr
+                 : std::all_of(streams.begin(), streams.begin() + count,
+                               [](const auto& stream) { return stream != nullptr; });
   }
   // Wakes the process if it sleeps with operations pending. To be called after a store that it may
   // wait for; the fence orders that store before the look at `armed`.

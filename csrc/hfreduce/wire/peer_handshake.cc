@@ -193,9 +193,8 @@ void PeerTable::adopt(Pending& pending, const ProcessId& who) {
     out.number(static_cast<std::uint64_t>(segment_->size()));
     send_frame(conn, FrameType::kSegment, out.take(), {segment_->fd(), doorbell_});
   } else {
-    std::size_t index = pending.hello.stream;
-    if (peer->streams.size() <= index) peer->streams.resize(index + 1);
-    if (!peer->streams[index]) peer->streams[index] = pending.conn;
+    auto& stream = peer->streams[pending.hello.stream];
+    if (!stream) stream = pending.conn;
   }
   finish(pending, {});
 }

@@ -18,6 +18,7 @@ struct Case {
   Algorithm algorithm = Algorithm::kAuto;
   std::size_t chunk_bytes = 0;
   bool shm = true;
+  int streams = 0;
 };
 
 class Collectives : public testing::TestWithParam<Case> {
@@ -27,6 +28,7 @@ class Collectives : public testing::TestWithParam<Case> {
     shape.options.algorithm = GetParam().algorithm;
     shape.options.chunk_bytes = GetParam().chunk_bytes;
     shape.options.shm = GetParam().shm;
+    shape.options.streams = GetParam().streams;
     return shape;
   }
 };
@@ -319,7 +321,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"nodes_2_2", {2, 2}},
                     Case{"nodes_1_2_3", {1, 2, 3}, Algorithm::kDirect, 8192},
                     Case{"tree_1_1_1_1_1", {1, 1, 1, 1, 1}, Algorithm::kTree, 16384},
-                    Case{"tree_2_1_2", {2, 1, 2}, Algorithm::kTree}),
+                    Case{"tree_2_1_2", {2, 1, 2}, Algorithm::kTree},
+                    Case{"three_streams_2_1", {2, 1}, Algorithm::kAuto, 0, true, 3}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
