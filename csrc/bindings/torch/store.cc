@@ -4,6 +4,10 @@
 #include <torch/csrc/Exceptions.h>
 
 #include <algorithm>
+#include <stdexcept>
+#include <thread>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
 #include <vector>
 
@@ -14,6 +18,9 @@ namespace {
 
 // How long one wait on the store may last: between two waits Ctrl-C is noticed.
 constexpr std::chrono::milliseconds kSlice{500};
+
+// How often a file is looked at.
+constexpr std::chrono::milliseconds kPoll{10};
 
 // Runs `body` and turns what it throws into a Status.
 template <class Body>
@@ -43,10 +50,16 @@ c10::intrusive_ptr<c10d::Store> own_connection(c10::intrusive_ptr<c10d::Store> s
   return store;
 }
 
+bool is_file(c10d::Store& store) {
+  auto* const prefixed = dynamic_cast<c10d::PrefixStore*>(&store);
+  if (prefixed == nullptr) return dynamic_cast<c10d::FileStore*>(&store) != nullptr;
+  return dynamic_cast<c10d::FileStore*>(prefixed->getUnderlyingNonPrefixStore().get()) != nullptr;
+}
+
 }  // namespace
 
 TorchStore::TorchStore(c10::intrusive_ptr<c10d::Store> store)
-    : store_(own_connection(std::move(store))) {}
+    : store_(own_connection(std::move(store))), is_file_(is_file(*store_)) {}
 
 ff::Status TorchStore::set(const std::string& key, const std::string& value) {
   return guarded(key,
@@ -63,7 +76,7 @@ ff::Status TorchStore::get(const std::string& key, std::chrono::milliseconds tim
     // Zero would mean "for ever" to some stores.
     const auto slice = std::clamp(left, std::chrono::milliseconds(1), kSlice);
     ff::Status status = guarded(key, [&] {
-      store_->wait({key}, slice);
+      wait(key, slice);
       const std::vector<std::uint8_t> bytes = store_->get(key);
       value->assign(bytes.begin(), bytes.end());
     });
@@ -73,6 +86,19 @@ ff::Status TorchStore::get(const std::string& key, std::chrono::milliseconds tim
     if (on_main_thread() && interrupted()) {
       return {ff::Code::kAborted, "interrupted while waiting for the other ranks", {{"key", key}}};
     }
+  }
+}
+
+void TorchStore::wait(const std::string& key, std::chrono::milliseconds timeout) {
+  if (!is_file_) {
+    store_->wait({key}, timeout);
+    return;
+  }
+  // A wait of torch's FileStore counts in whole seconds, however short its timeout.
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (!store_->check({key})) {
+    if (std::chrono::steady_clock::now() >= deadline) throw std::runtime_error("timed out");
+    std::this_thread::sleep_for(std::min(timeout, kPoll));
   }
 }
 

@@ -28,7 +28,11 @@ class TorchStore : public Store {
   ff::Status fresh_prefix(const std::string& name, int rank, std::string* prefix);
 
  private:
+  // Throws when the key is not there in time.
+  void wait(const std::string& key, std::chrono::milliseconds timeout);
+
   c10::intrusive_ptr<c10d::Store> store_;
+  bool is_file_;
 };
 
 }  // namespace hfreduce::adapter

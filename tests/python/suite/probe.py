@@ -28,20 +28,20 @@ class Probe:
         self._ours = ours
         self._hook_ids = itertools.count(1 << 40)  # far from the identifiers that torch uses
         self._lock = threading.Lock()
-        self._in_wrapper = False
         self.calls: Counter[str] = Counter()
+        self.monitored_barriers = 0
         self.gloo = 0
-        self.gloo_of_debug_wrapper = 0
         self._operations_before = 0
 
     def install(self) -> None:
         self._count_gloo()
         self._count_calls()
+        self._count_monitored_barriers()
 
     def begin(self) -> None:
         """In a rank, before its group exists."""
         self.calls.clear()
-        self.gloo = self.gloo_of_debug_wrapper = 0
+        self.gloo = self.monitored_barriers = 0
         self._operations_before = self._operations()
 
     def end(self, test: str, rank: int) -> None:
@@ -50,8 +50,8 @@ class Probe:
             "test": test,
             "rank": rank,
             "calls": sum(self.calls.values()),
+            "monitored_barriers": self.monitored_barriers,
             "gloo": self.gloo,
-            "gloo_of_debug_wrapper": self.gloo_of_debug_wrapper,
             "operations": self._operations() - self._operations_before,
         }
         path = self._folder / f"{test}.{rank}.{os.getpid()}.json"
@@ -65,29 +65,17 @@ class Probe:
         return int(hfreduce.counters()["operations"])
 
     def _count_gloo(self) -> None:
-        """Every ProcessGroupGloo that Python makes: as a backend, and inside the debug wrapper."""
+        """Every ProcessGroupGloo that Python makes."""
         probe = self
         plain: Any = c10d.ProcessGroupGloo
-        plain_wrapper = c10d._create_process_group_wrapper
 
         class CountedGloo(plain):
             def __init__(self, *args: Any, **kwargs: Any) -> None:
-                if probe._in_wrapper:
-                    probe.gloo_of_debug_wrapper += 1
-                else:
-                    probe.gloo += 1
+                probe.gloo += 1
                 super().__init__(*args, **kwargs)
-
-        def counted_wrapper(*args: Any, **kwargs: Any) -> Any:
-            probe._in_wrapper = True
-            try:
-                return plain_wrapper(*args, **kwargs)
-            finally:
-                probe._in_wrapper = False
 
         c10d.ProcessGroupGloo = CountedGloo
         dist.ProcessGroupGloo = CountedGloo
-        c10d._create_process_group_wrapper = counted_wrapper
 
     def _count_calls(self) -> None:
         """Calls at the level of ProcessGroup, which DDP's C++ half passes through as well."""
@@ -100,6 +88,18 @@ class Probe:
             return group, store
 
         c10d._new_process_group_helper = counted
+
+    def _count_monitored_barriers(self) -> None:
+        """torch calls no hook for these."""
+        probe = self
+        group: Any = dist.ProcessGroup
+        plain = group.monitored_barrier
+
+        def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+            probe.monitored_barriers += 1
+            return plain(self, *args, **kwargs)
+
+        group.monitored_barrier = counted
 
     def _on_call(self, args: Any) -> None:
         if args.name.name not in _NOT_COMMUNICATION:

@@ -21,8 +21,8 @@ def row(**changes: Any) -> dict[str, Any]:
         "reason": "",
         "ranks": 3,
         "calls": 9,
+        "monitored_barriers": 0,
         "gloo": 0,
-        "gloo_of_debug_wrapper": 0,
         "operations": 9,
     }
     return {**good, **changes}
@@ -62,30 +62,36 @@ def test_only_the_listed_failure_is_allowed_and_only_for_its_reason() -> None:
 
 
 def test_a_refusal_for_size_counts_unless_a_larger_world_took_the_test() -> None:
-    small = {
-        "test_all_to_all_group": row(outcome="skip", reason="Skipped due to small world size.")
+    test = "test_all_to_all_group"
+    refused = {test: row(outcome="skip", reason="Skipped due to small world size.")}
+    runs = {
+        ("name-alltoall", 3): refused,
+        ("name-alltoall", 4): refused,
+        ("name-alltoall", 8): {test: row(ranks=8)},
     }
-    large = {"test_all_to_all_group": row(ranks=8)}
-    runs = {("name-alltoall", 3): small, ("name-alltoall", 8): large}
     assert report.problems(runs) == []
-    (problem,) = report.problems({("name-alltoall", 3): small})
+    assert report.verdict(runs, "name-alltoall", 4, test) == "skipped"
+    assert report.verdict(runs, "name-alltoall", 8, test) == "passed"
+    (problem,) = report.problems({("name-alltoall", 3): refused})
     assert "small world size" in problem
+    runs["name-alltoall", 4] = {test: row(outcome="fail", reason="boom")}
+    assert report.verdict(runs, "name-alltoall", 4, test) == "failed"
 
 
 def test_what_is_expected_follows_from_gloo() -> None:
     baseline = {
-        3: {
-            "test_a": row(),
-            "test_b": row(outcome="skip", reason="Skipped due to small world size."),
-            "test_c": row(outcome="skip", reason="Only MPI supports all_to_all"),
-            "test_d": row(outcome="skip", reason="Test requires an exact world size of 4"),
-        },
-        8: {"test_b": row()},
+        "test_a": row(),
+        "test_b": row(outcome="skip", reason="Skipped due to small world size."),
+        "test_c": row(outcome="skip", reason="Only MPI supports all_to_all"),
     }
-    assert report.expected(VIEWS["name"], baseline, {}, 3) == ["test_a"]
-    assert report.expected(VIEWS["as-gloo"], baseline, {}, 8) == ["test_b"]
-    assert report.expected(VIEWS["as-mpi"], baseline, {}, 3) == ["test_c"]
-    refused = {("name-alltoall", 3): {"test_c": baseline[3]["test_b"], "test_e": row()}}
-    assert report.expected(VIEWS["name-alltoall"], baseline, refused, 8) == ["test_c"]
-    gated = [test for test, entry in baseline[3].items() if report.refused_for_size(entry)]
-    assert gated == ["test_b", "test_d"]
+    assert report.expected(VIEWS["name"], baseline) == ["test_a"]
+    assert report.expected(VIEWS["as-gloo"], baseline) == ["test_a"]
+    assert report.expected(VIEWS["as-mpi"], baseline) == ["test_c"]
+    no_gpu = {"test_d": row(outcome="skip", reason="Need at least 2 accelerator devices")}
+    assert report.worth_trying({**baseline, **no_gpu}) == ["test_a", "test_b", "test_c"]
+
+
+def test_a_probe_that_does_not_see_gloo_is_a_problem() -> None:
+    assert report.blind({3: {"test_a": row(gloo=3)}}) == []
+    (problem,) = report.blind({3: {"test_a": row(gloo=0)}})
+    assert "no Gloo group was seen" in problem

@@ -2,8 +2,8 @@
 """Runs tests of torch's suite in one view and writes one line of JSON a test.
 
 A process of its own for each view, since the suite looks at BACKEND and WORLD_SIZE when imported.
-The ranks are forked: the suite is imported once instead of once a rank and test, which is the
-difference between one minute and twenty.
+Runners and ranks are forked from it: the suite is imported once instead of once a rank and test,
+which is the difference between one minute and twenty.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import json
+import multiprocessing
 import os
 import sys
 import time
@@ -67,6 +68,7 @@ def register(view: View) -> None:
 
     if not dist.is_backend_available(OURS):
         sys.exit(f"no backend {OURS!r} is registered: install this package (pip install -e .)")
+    dist.distributed_c10d._create_process_group_wrapper = wrap_for_debugging
     if view.backend == OURS:
         return
     create = dist.Backend._plugins[OURS.upper()].creator_fn
@@ -75,6 +77,23 @@ def register(view: View) -> None:
     # The type stays CUSTOM: DDP's logger takes any backend of the type GLOO for torch's own class
     # and crashes on another.
     dist.Backend.register_backend(view.backend, create, extended_api=True, devices=["cpu", "cuda"])
+
+
+def wrap_for_debugging(
+    wrapped_pg: Any, store_prefix: str, store: Any, rank: int, world_size: int, timeout: Any
+) -> Any:
+    """torch's checker of TORCH_DISTRIBUTED_DEBUG=DETAIL, with a group of ours for its own calls,
+    for which torch makes a Gloo group whatever the backend is."""
+    from torch.distributed import distributed_c10d as c10d
+
+    from hfreduce._backend import create
+
+    options = c10d._DistributedBackendOptions()
+    options.store = c10d.PrefixStore(f"debug:{store_prefix}", store)
+    options.group_rank, options.group_size = rank, world_size
+    options.timeout = timeout
+    options.group_id = f"debug:{store_prefix}"
+    return c10d._ProcessGroupWrapper(wrapped_pg, create(OURS, options, None))
 
 
 def meeting_like_mpi(create: Any) -> Any:
@@ -148,7 +167,7 @@ class Outcome(unittest.TestResult):
 
 def evidence(folder: Path, test: str) -> dict[str, int]:
     """The ranks' records of `test`, added up."""
-    total = {"ranks": 0, "calls": 0, "gloo": 0, "gloo_of_debug_wrapper": 0, "operations": 0}
+    total = {"ranks": 0, "calls": 0, "monitored_barriers": 0, "gloo": 0, "operations": 0}
     for path in folder.glob(f"{test}.*.json"):
         record = json.loads(path.read_text())
         total["ranks"] += 1
@@ -158,40 +177,17 @@ def evidence(folder: Path, test: str) -> dict[str, int]:
     return total
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--view", choices=VIEWS, required=True)
-    parser.add_argument("--world", type=int, required=True)
-    parser.add_argument("--tests", type=Path, help="file with one name a line; absent: every test")
-    parser.add_argument("--shard", default="0/1", help="i/n: every n-th test, from the i-th")
-    parser.add_argument("--records", type=Path, required=True, help="folder for the ranks' records")
-    parser.add_argument("--out", type=Path, required=True)
-    args = parser.parse_args()
-    sys.argv = sys.argv[:1]  # torch's test helpers read the command line when imported
-    faulthandler.enable()
-
-    os.environ["WORLD_SIZE"] = str(args.world)
-    # One test makes its group anew and can do so through a file only.
-    os.environ["INIT_METHOD"] = f"file://{args.records}/rendezvous"
-    os.environ["TEMP_DIR"] = str(args.records)  # each test replaces it by a folder of its own
-    module = load_suite(VIEWS[args.view])
-
-    from probe import Probe
-
-    probe = Probe(args.records, VIEWS[args.view].ours)
-    probe.install()
-    suite = test_class(module, VIEWS[args.view], probe)
-    names = unittest.TestLoader().getTestCaseNames(suite)
-    if args.tests is not None:
-        wanted = set(args.tests.read_text().split())
-        unknown = wanted - set(names)
-        if unknown:
-            sys.exit(f"no such tests in torch's suite: {', '.join(sorted(unknown))}")
-        names = [name for name in names if name in wanted]
-    index, shards = (int(part) for part in args.shard.split("/"))
-
-    with args.out.open("w") as out:
-        for name in names[index::shards]:
+def run_tests(suite: type[unittest.TestCase], names: list[str], turn: Any, out: Path) -> None:
+    """Runs the tests whose turn it is until there are none; other runners take the rest."""
+    records = out.with_suffix(".records")
+    with out.open("w") as lines:
+        while True:
+            with turn.get_lock():
+                index = turn.value
+                turn.value += 1
+            if index >= len(names):
+                return
+            name = names[index]
             print(f"=== {name}", flush=True)
             result = Outcome()
             start = time.monotonic()
@@ -201,12 +197,68 @@ def main() -> int:
                 "outcome": result.outcome,
                 "reason": result.reason,
                 "seconds": round(time.monotonic() - start, 2),
-                **evidence(args.records, name),
+                **evidence(records, name),
             }
             print(f"--- {name}: {result.outcome} {result.reason}", flush=True)
-            out.write(json.dumps(line) + "\n")
-            out.flush()
-    return 0
+            lines.write(json.dumps(line) + "\n")
+            lines.flush()
+
+
+def runner(module: Any, view: View, names: list[str], turn: Any, out: Path, log: Path) -> None:
+    """In a process of its own."""
+    with log.open("w") as file:
+        os.dup2(file.fileno(), sys.stdout.fileno())
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    records = out.with_suffix(".records")
+    records.mkdir()
+    # Of one test, which makes its group anew; runners must not meet there.
+    module.INIT_METHOD = f"file://{records}/rendezvous"
+
+    from probe import Probe
+
+    probe = Probe(records, view.ours)
+    probe.install()
+    run_tests(test_class(module, view, probe), names, turn, out)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--view", choices=VIEWS, required=True)
+    parser.add_argument("--world", type=int, required=True)
+    parser.add_argument("--tests", type=Path, help="file with one name a line; absent: every test")
+    parser.add_argument("--runners", type=int, default=1, help="tests at once")
+    parser.add_argument("--out", type=Path, required=True, help="folder for what came out")
+    parser.add_argument("--log", type=Path, required=True, help="path; runner N adds -N.log")
+    args = parser.parse_args()
+    sys.argv = sys.argv[:1]  # torch's test helpers read the command line when imported
+    faulthandler.enable()
+
+    view = VIEWS[args.view]
+    os.environ["WORLD_SIZE"] = str(args.world)
+    # The test that uses this applies only if it is a file; each runner has one of its own.
+    os.environ["INIT_METHOD"] = f"file://{args.out}/rendezvous"
+    os.environ["TEMP_DIR"] = str(args.out)  # each test replaces it by a folder of its own
+    module = load_suite(view)
+    names = unittest.TestLoader().getTestCaseNames(test_class(module, view, None))
+    if args.tests is not None:
+        wanted = set(args.tests.read_text().split())
+        unknown = wanted - set(names)
+        if unknown:
+            sys.exit(f"no such tests in torch's suite: {', '.join(sorted(unknown))}")
+        names = [name for name in names if name in wanted]
+
+    context = multiprocessing.get_context("fork")
+    turn = context.Value("i", 0)
+    runners = []
+    for index in range(args.runners):
+        log = args.log.with_name(f"{args.log.name}-{index}.log")
+        out = args.out / f"{index}.jsonl"
+        process = context.Process(target=runner, args=(module, view, names, turn, out, log))
+        process.start()
+        runners.append(process)
+    for process in runners:
+        process.join()
+    return max(abs(process.exitcode or 0) for process in runners)
 
 
 if __name__ == "__main__":
