@@ -63,7 +63,12 @@ ff::Result<RankFacts> RankFacts::decode(std::string_view text) {
   facts.algorithm = in.number<std::uint8_t>();
   facts.chunk_bytes = in.number<std::uint64_t>();
   facts.native_wire = in.number<std::uint8_t>() != 0;
-  if (!in.complete()) return ff::fail(ff::Code::kRefused, "its record in the store is malformed");
+  // What all ranks go by is made sure of by all.
+  bool sound = facts.algorithm <= static_cast<std::uint8_t>(Algorithm::kTree) &&
+               facts.chunk_bytes <= kMostChunkBytes;
+  if (!in.complete() || !sound) {
+    return ff::fail(ff::Code::kRefused, "its record in the store is malformed");
+  }
   return facts;
 }
 
