@@ -51,8 +51,9 @@ class Request {
                           const std::function<bool()>& interrupted) = 0;
   // The outcome; OK while running.
   virtual ff::Status status() const = 0;
-  // Calls `callback` once, when done: at once on this thread if already done, else on the engine's
-  // callback thread. No lock is held during the call.
+  // Calls `callback` once, when done: at once on this thread if already done, else on one of the
+  // engine's callback threads. It may start operations and wait for them. No lock is held during
+  // the call.
   virtual void on_done(std::function<void()> callback) = 0;
   virtual OpKind kind() const = 0;
   virtual std::uint64_t sequence() const = 0;  // per communicator, from 1; 0 for send and recv

@@ -86,7 +86,7 @@ Status options_from_env(Options* options) {
     if (value != "native" && value != "fp32") return bad("HFREDUCE_WIRE", value, "fp32, native");
     options->native_wire = value == "native";
   }
-  if (Status s = read_number<std::size_t>("HFREDUCE_CHUNK_BYTES", 4096, std::size_t{64} << 20,
+  if (Status s = read_number<std::size_t>("HFREDUCE_CHUNK_BYTES", 4096, kMostChunkBytes,
                                           &options->chunk_bytes);
       !s) {
     return s;

@@ -21,6 +21,8 @@ enum class Algorithm {
   kTree,    // double binary tree, pipelined by chunk
 };
 
+inline constexpr std::size_t kMostChunkBytes = std::size_t{64} << 20;
+
 struct Options {
   std::chrono::milliseconds timeout{std::chrono::minutes(30)};  // of an operation and of start-up
   Algorithm algorithm = Algorithm::kAuto;                       // HFREDUCE_ALGO=auto|direct|tree

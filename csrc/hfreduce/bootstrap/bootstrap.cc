@@ -380,6 +380,10 @@ Status Communicator::create(std::shared_ptr<Store> store, const std::string& pre
     return Status(Code::kInvalidArgument,
                   fmt::format("rank {} of {}: ranks go from 0 to size - 1", rank, size));
   }
+  if (options.chunk_bytes > kMostChunkBytes) {
+    return Status(Code::kInvalidArgument, fmt::format("chunk_bytes is {}; at most {} are possible",
+                                                      options.chunk_bytes, kMostChunkBytes));
+  }
   if (!engine) {
     auto shared = Engine::shared(options.arena_bytes);
     if (!shared) return shared.error();

@@ -65,9 +65,11 @@ ff::Result<RankFacts> RankFacts::decode(std::string_view text) {
   facts.chunk_bytes = in.number<std::uint64_t>();
   facts.streams = in.number<std::uint8_t>();
   facts.native_wire = in.number<std::uint8_t>() != 0;
-  bool sane = facts.algorithm <= static_cast<std::uint8_t>(Algorithm::kTree) &&
-              facts.streams >= 1 && facts.streams <= kMostStreams;
-  if (!in.complete() || !sane) {
+  // What all ranks go by is made sure of by all.
+  bool sound = facts.algorithm <= static_cast<std::uint8_t>(Algorithm::kTree) &&
+               facts.chunk_bytes <= kMostChunkBytes && facts.streams >= 1 &&
+               facts.streams <= kMostStreams;
+  if (!in.complete() || !sound) {
     return ff::fail(ff::Code::kRefused, "its record in the store is malformed");
   }
   return facts;

@@ -65,7 +65,10 @@ Exchange choose(const CommunicatorImpl& comm, std::size_t bytes) {
     case Algorithm::kAuto:
       break;
   }
-  if (bytes <= kOneShotBytes && nodes <= kOneShotNodes) return Exchange::kOneShot;
+  // One chunk then, which must fit into a slot.
+  if (bytes <= std::min(kOneShotBytes, comm.slot_bytes()) && nodes <= kOneShotNodes) {
+    return Exchange::kOneShot;
+  }
   return nodes <= kDirectNodes ? Exchange::kDirect : Exchange::kTree;
 }
 

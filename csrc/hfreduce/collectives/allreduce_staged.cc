@@ -136,9 +136,7 @@ class StagedReduce final : public Op {
     auto in = comm().engine().arena().offset_of(args_.in, bytes);
     auto out = comm().engine().arena().offset_of(args_.out, bytes);
     if (!in || !out) return;
-    head.offer = *in + 1;
-    std::uint64_t place = *out;
-    std::memcpy(head.data, &place, sizeof(place));
+    write_offer({*in, *out}, &head);
   }
 
   bool all_published(std::size_t step) {
@@ -210,22 +208,14 @@ class StagedReduce final : public Op {
     std::vector<std::byte*> ins;
     std::vector<std::byte*> outs;
     for (int member = 0; member < members_; ++member) {
-      const SlotHead& head = team_.head(member, base_);
-      if (head.offer == 0) return;
-      std::uint64_t out_offset = 0;
-      std::memcpy(&out_offset, head.data, sizeof(out_offset));
       std::byte* arena = member == me_ ? comm().engine().segment()->data()
                                        : comm().arena_of(comm().mates()[member]);
       std::size_t size = member == me_ ? comm().engine().segment()->size()
                                        : comm().arena_size_of(comm().mates()[member]);
-      std::size_t bytes = args_.count * args_.size;
-      // Offsets come from another process: they are not trusted.
-      if (arena == nullptr || bytes > size || head.offer - 1 > size - bytes ||
-          out_offset > size - bytes) {
-        return;
-      }
-      ins.push_back(arena + (head.offer - 1));
-      outs.push_back(arena + out_offset);
+      auto offer = read_offer(team_.head(member, base_), args_.count * args_.size, size);
+      if (arena == nullptr || !offer) return;
+      ins.push_back(arena + offer->in);
+      outs.push_back(arena + offer->out);
     }
     ins_ = std::move(ins);
     outs_ = std::move(outs);

@@ -41,7 +41,7 @@ std::string CallReport::encode() const {
   return out.take();
 }
 
-ff::Result<CallReport> CallReport::decode(std::string_view payload) {
+ff::Result<CallReport> CallReport::decode(std::string_view payload, int ranks) {
   ff::ByteReader in(payload);
   CallReport report;
   report.last = in.number<std::uint64_t>();
@@ -57,7 +57,13 @@ ff::Result<CallReport> CallReport::decode(std::string_view payload) {
   for (std::uint32_t i = 0; i < waiting; ++i) {
     report.waiting_for.push_back(in.number<std::int32_t>());
   }
-  if (!in.complete()) return ff::fail(ff::Code::kRefused, "a malformed report of calls");
+  // Readers take for granted that all calls from first to last are there.
+  bool numbered = report.first > 0 && report.last == report.first - 1 + calls;
+  bool members = std::all_of(report.waiting_for.begin(), report.waiting_for.end(),
+                             [&](std::int32_t rank) { return rank >= 0 && rank < ranks; });
+  if (!in.complete() || !numbered || !members) {
+    return ff::fail(ff::Code::kRefused, "a malformed report of calls");
+  }
   return report;
 }
 

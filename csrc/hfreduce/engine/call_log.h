@@ -42,7 +42,8 @@ struct CallReport {
   static CallReport of(const CallLog& log, std::vector<std::int32_t> waiting_for);
   std::optional<OpDescriptor> at(std::uint64_t sequence) const;
   std::string encode() const;
-  static ff::Result<CallReport> decode(std::string_view payload);
+  // Of a rank in a group of `ranks`.
+  static ff::Result<CallReport> decode(std::string_view payload, int ranks);
 };
 
 }  // namespace hfreduce

@@ -59,31 +59,6 @@ int usable_cpus() {
 
 }  // namespace
 
-// Callbacks run on a thread of their own, which is detached: it may be waiting for Python's
-// interpreter lock while the thread that stops the engine holds it.
-struct Engine::Callbacks {
-  std::mutex mu;
-  std::condition_variable changed;
-  std::deque<std::function<void()>> queue;
-  bool started = false;
-  bool stopping = false;
-
-  static void run(const std::shared_ptr<Callbacks>& self) {
-    ::pthread_setname_np(::pthread_self(), "hfr-callbacks");
-    std::unique_lock lock(self->mu);
-    for (;;) {
-      self->changed.wait(lock, [&] { return self->stopping || !self->queue.empty(); });
-      if (self->queue.empty()) return;
-      auto callback = std::move(self->queue.front());
-      self->queue.pop_front();
-      lock.unlock();
-      callback();
-      callback = nullptr;
-      lock.lock();
-    }
-  }
-};
-
 Engine::Engine() : callbacks_(std::make_shared<Callbacks>()) {}
 
 ff::Result<std::shared_ptr<Engine>> Engine::create(std::size_t arena_bytes) {
@@ -157,11 +132,7 @@ void Engine::stop() {
   peers_.reset();
   for (int fd : {doorbell_.get(), sleep_epoll_.get(), network_epoll_.get()}) untrack_fd(fd);
   if (segment_) untrack_fd(segment_->fd());
-  {
-    std::lock_guard lock(callbacks_->mu);
-    callbacks_->stopping = true;
-    callbacks_->changed.notify_all();
-  }
+  callbacks_->stop();
 }
 
 void Engine::attach(std::shared_ptr<Group> group) {
@@ -378,15 +349,7 @@ void Engine::run() {
   }
 }
 
-void Engine::post_callback(std::function<void()> callback) {
-  std::lock_guard lock(callbacks_->mu);
-  callbacks_->queue.push_back(std::move(callback));
-  if (!callbacks_->started) {
-    callbacks_->started = true;
-    std::thread([shared = callbacks_] { Callbacks::run(shared); }).detach();
-  }
-  callbacks_->changed.notify_one();
-}
+void Engine::post_callback(Callback callback) { callbacks_->post(std::move(callback)); }
 
 // ---- descriptors -------------------------------------------------------------------------------
 

@@ -12,9 +12,7 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -24,6 +22,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "hfreduce/communicator.h"
+#include "hfreduce/engine/callbacks.h"
 #include "hfreduce/shm/arena.h"
 #include "hfreduce/wire/peer_table.h"
 #include "runtime/clock.h"
@@ -87,16 +86,14 @@ class Engine : public FdWatcher, public std::enable_shared_from_this<Engine> {
   // How many processes of this host take part; above the number of cores, waiting yields at once.
   void note_local_ranks(int ranks);
 
-  // Runs `callback` on the engine's callback thread.
-  void post_callback(std::function<void()> callback);
+  // Runs `callback` on one of the engine's callback threads.
+  void post_callback(Callback callback);
 
   void watch(std::uint64_t id, int fd) override;
   void watch_writes(std::uint64_t id, int fd, bool wanted) override;
   void unwatch(int fd) override;
 
  private:
-  struct Callbacks;
-
   Engine();
   ff::Status start(std::size_t arena_bytes);
   void run();

@@ -63,7 +63,7 @@ Status Op::wait_until(std::chrono::milliseconds timeout, const std::function<boo
 
 void Op::finish(Status status) {
   status_ = std::move(status);
-  std::vector<std::function<void()>> callbacks;
+  std::vector<Callback> callbacks;
   {
     std::lock_guard lock(callbacks_mu_);
     flag_.set_done();
@@ -77,7 +77,7 @@ void Op::on_done(std::function<void()> callback) {
   {
     std::lock_guard lock(callbacks_mu_);
     if (!done()) {
-      callbacks_.push_back(std::move(callback));
+      callbacks_.push_back({std::move(callback), Callbacks::running()});
       return;
     }
   }

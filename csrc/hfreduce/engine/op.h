@@ -74,7 +74,7 @@ class Op : public Request, public std::enable_shared_from_this<Op> {
   DoneFlag flag_;
   ff::Status status_;  // written before flag_ is set
   std::mutex callbacks_mu_;
-  std::vector<std::function<void()>> callbacks_;
+  std::vector<Callback> callbacks_;
 };
 
 // An operation that ended before it began.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hfreduce/shm/team.h"
 
+#include <cstring>
 #include <new>
 
 namespace hfreduce {
@@ -14,6 +15,23 @@ std::size_t areas_bytes(int members) {
 }
 
 }  // namespace
+
+std::optional<Offer> read_offer(const SlotHead& head, std::size_t bytes, std::size_t arena_bytes) {
+  const std::uint64_t in = *static_cast<const volatile std::uint64_t*>(&head.offer);
+  Offer offer;
+  std::memcpy(&offer.out, head.data, sizeof(offer.out));
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // and not again after the checks
+  if (in == 0 || bytes > arena_bytes) return std::nullopt;
+  offer.in = in - 1;
+  const std::size_t last = arena_bytes - bytes;
+  if (offer.in > last || offer.out > last) return std::nullopt;
+  return offer;
+}
+
+void write_offer(const Offer& offer, SlotHead* head) {
+  head->offer = offer.in + 1;
+  std::memcpy(head->data, &offer.out, sizeof(offer.out));
+}
 
 std::size_t Team::segment_bytes(int members, std::size_t slot_bytes) {
   return areas_bytes(members) + static_cast<std::size_t>(members) * kSlots * slot_bytes;

@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "hfreduce/shm/segment.h"
@@ -45,6 +46,16 @@ struct alignas(kLine) SlotHead {
   std::uint64_t offer = 0;  // 1 + offset of the member's buffer in its arena, or 0
 };
 static_assert(sizeof(SlotHead) == kLine);
+
+// Where a member's buffers lie in its arena, as its slot's header says.
+struct Offer {
+  std::uint64_t in = 0;
+  std::uint64_t out = 0;
+};
+// The offer of buffers of `bytes` each in an arena of `arena_bytes`, or nothing. The header belongs
+// to another process, which is not trusted: each number is read once, then checked.
+std::optional<Offer> read_offer(const SlotHead& head, std::size_t bytes, std::size_t arena_bytes);
+void write_offer(const Offer& offer, SlotHead* head);
 
 struct alignas(kLine) Counter {
   std::atomic<std::uint64_t> value{0};

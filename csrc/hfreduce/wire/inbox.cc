@@ -35,6 +35,7 @@ Inbox::Inbox(std::uint64_t group, int rank, int size,
       rank_(rank),
       mismatch_(std::move(mismatch)),
       in_flight_(static_cast<std::size_t>(size), 0),
+      taken_(static_cast<std::size_t>(size), 0),
       consumed_(static_cast<std::size_t>(size), 0),
       dirty_(static_cast<std::size_t>(size), false) {}
 
@@ -171,6 +172,15 @@ bool Inbox::fits_credit(int to, std::uint64_t size) {
   return true;
 }
 
+// An unasked payload comes in: what is wrong with that, empty if nothing. A sender that keeps to
+// its credit cannot make this rank keep more than kCreditBytes.
+std::string Inbox::take_unasked(const FrameHeader& header) {
+  if (header.length > kEagerBytes) return fmt::format("sent {} bytes unasked", header.length);
+  std::uint64_t& taken = taken_[header.rank];
+  taken += header.length + kEarlyOverhead;
+  return taken <= kCreditBytes ? std::string() : "sent more than it had credit for";
+}
+
 void Inbox::enqueue(int rank, const FrameHeader& header, SendSlot* payload) {
   const std::vector<Conn*>& lanes = lanes_[rank];
   Conn* conn = lanes[0];
@@ -224,6 +234,7 @@ void Inbox::consume_credit(int rank, std::uint64_t bytes) {
   header.group = group_;
   header.rank = static_cast<std::uint16_t>(rank_);
   header.op.count = consumed_[rank];
+  taken_[rank] -= consumed_[rank];
   consumed_[rank] = 0;
   enqueue(rank, header);
 }
@@ -265,8 +276,9 @@ Sink Inbox::bulk_begins(Conn* conn, const FrameHeader& header) {
   {
     std::lock_guard lock(mu_);
     live_counters().net_bytes_received.fetch_add(header.length, std::memory_order_relaxed);
-    if (unasked && header.length > kEagerBytes) {
-      what = fmt::format("sent {} bytes unasked", header.length);
+    if (unasked) what = take_unasked(header);
+    if (!what.empty()) {
+      // Thrown away.
     } else if (header.type == FrameType::kEager) {
       auto tag = static_cast<std::uint32_t>(header.slot);
       auto match = std::find_if(posted_messages_.begin(), posted_messages_.end(),

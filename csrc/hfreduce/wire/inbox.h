@@ -127,6 +127,7 @@ class Inbox {
 
   Sink receive_into(RecvSlot* slot, Conn* conn, const FrameHeader& header, std::string* what);
   Sink keep_early(const FrameHeader& header, std::shared_ptr<Early> early);
+  std::string take_unasked(const FrameHeader& header);
   bool fits_credit(int to, std::uint64_t size);
   void enqueue(int rank, const FrameHeader& header, SendSlot* payload = nullptr);
   void flush_rank(int rank);
@@ -155,7 +156,8 @@ class Inbox {
   std::unordered_map<Key, SendSlot*, KeyHash> offered_;
   std::uint64_t next_offer_ = 1;
   std::vector<std::uint64_t> in_flight_;  // unasked bytes sent and not consumed, by rank
-  std::vector<std::uint64_t> consumed_;   // and consumed here, not yet credited
+  std::vector<std::uint64_t> taken_;      // unasked bytes received and not credited, by rank
+  std::vector<std::uint64_t> consumed_;   // those of them that are consumed
   std::vector<bool> dirty_;               // ranks with frames that flush() has yet to write
   std::atomic<bool> any_dirty_{false};
 };

@@ -28,7 +28,7 @@ struct Case {
 
 class SameBits : public testing::TestWithParam<Case> {};
 
-const std::vector<std::size_t> kCounts = {3, 7001, 20000, 300007};
+const std::vector<std::size_t> kCounts = {3, 1500, 7001, 20000, 300007};
 constexpr std::array<std::size_t, 3> kChunkBytes = {4096, 49152, std::size_t{1} << 20};
 
 // Elements of very unlike size: nearly every addition rounds, so another order shows.
