@@ -72,7 +72,35 @@ def python() -> Count:
 
 
 def fault() -> Count:
-    return pytest("fault", "-m", "not long", f"{TESTS}/fault", limit_s=15 * MINUTE)
+    """200 kills in the engine's phases, then what a training script meets."""
+    program = "build/release/tests/cpp/hfreduce_kills_test"
+    report = REPORTS / "kills.xml"
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    env = {"HFREDUCE_TEST_KILLS": "200", "GTEST_OUTPUT": f"xml:{report}"}
+    count = with_reports([program], report, 10 * MINUTE, env)
+    count += pytest("fault", "-m", "not long", f"{TESTS}/fault", limit_s=15 * MINUTE)
+    return count
+
+
+def fuzz() -> Count:
+    """Each fuzz target for a moment, from its corpus; what it finds stays in .state/fuzz."""
+    count = check("configure fuzz", ["cmake", "--preset", "fuzz"])
+    if count.failed == 0:
+        build = ["ninja", "--quiet", "-C", "build/fuzz", "fuzzers"]
+        count += check("build fuzz", build, 20 * MINUTE)
+    if count.failed:
+        return count
+    seconds = os.environ.get("HFREDUCE_FUZZ_SECONDS", "10")
+    for program in sorted((ROOT / "build/fuzz/tests/fuzz").glob("fuzz_*")):
+        target = program.name.removeprefix("fuzz_")
+        if not program.is_file() or target == "replay_test":
+            continue
+        found = STATE / "fuzz" / target
+        found.mkdir(parents=True, exist_ok=True)
+        command = [str(program), f"-max_total_time={seconds}", f"-artifact_prefix={found}/"]
+        command += ["-verbosity=0", str(found), f"tests/fuzz/corpus/{target}"]
+        count += check(program.name, command, float(seconds) + 120)
+    return count
 
 
 def torch_suite() -> Count:
@@ -114,6 +142,7 @@ STAGES: dict[str, Callable[[], Count]] = {
     "python": python,
     "suite": torch_suite,
     "fault": fault,
+    "fuzz": fuzz,
     "demo": demo,
     "compat": compat,
     "long": long_python,
@@ -121,13 +150,13 @@ STAGES: dict[str, Callable[[], Count]] = {
 TIERS = {
     # Stages join `all` once they have passed from a fresh clone within its hour.
     "all": ["static", "cpp", "smoke"],
-    "full": ["static", "tidy", "cpp", "asan", "tsan", "python", "suite", "fault", "demo"],
+    "full": ["static", "tidy", "cpp", "asan", "tsan", "python", "suite", "fault", "fuzz", "demo"],
     "quick": ["static", "cpp", "smoke"],
     "static": ["static", "tidy"],
     "cpp": ["cpp", "asan", "tsan"],
     "python": ["python"],
     "suite": ["suite"],
-    "fault": ["fault"],
+    "fault": ["fault", "fuzz"],
     "compat": ["compat"],
     "long": ["long"],
 }
