@@ -91,7 +91,8 @@ Status options_from_env(Options* options) {
       !s) {
     return s;
   }
-  if (Status s = read_number<int>("HFREDUCE_STREAMS", 1, kMostStreams, &options->streams); !s) return s;
+  if (Status s = read_number<int>("HFREDUCE_STREAMS", 1, kMostStreams, &options->streams); !s)
+    return s;
   if (Status s = read_number<std::size_t>("HFREDUCE_ARENA_BYTES", 0, std::size_t{1} << 40,
                                           &options->arena_bytes);
       !s) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network that fails: cables pulled, connections that only one side believes in. The ranks live in
-network namespaces of their own."""
+"""A network that fails: cables pulled, connections that only one side believes in. Each rank lives
+in a network namespace of its own."""
 
 from __future__ import annotations
 
