@@ -82,10 +82,10 @@ ff::Status TorchStore::get(const std::string& key, std::chrono::milliseconds tim
     });
     // Stores do not agree on how they report that a wait ran out; the clock knows.
     if (status.ok() || Clock::now() - start < slice) return status;
-    if (left <= slice) return {ff::Code::kTimeout, status.message(), {{"key", key}}};
     if (on_main_thread() && interrupted()) {
       return {ff::Code::kAborted, "interrupted while waiting for the other ranks", {{"key", key}}};
     }
+    if (left <= slice) return {ff::Code::kTimeout, status.message(), {{"key", key}}};
   }
 }
 
