@@ -5,6 +5,7 @@
 #include <torch/csrc/Exceptions.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <exception>
 #include <thread>
 #include <utility>
@@ -19,8 +20,23 @@ std::atomic<int> g_callbacks{0};
 thread_local std::exception_ptr t_interrupt;
 thread_local bool t_in_callback = false;
 
+std::terminate_handler g_terminate = nullptr;
+
 // How often the end of the program looks whether callbacks are still outstanding.
 constexpr std::chrono::milliseconds kLook{1};
+
+[[noreturn]] void stay() {
+  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+// Before 3.14, a Python that is finishing ends each other thread that asks for the GIL by
+// pthread_exit(). The guard that asks is a destructor, which that unwinding may not leave, and the
+// whole program would abort. The thread stays here instead, as it would in 3.14.
+[[noreturn]] void stay_or_terminate() {
+  if (!on_main_thread() && !std::current_exception()) stay();
+  if (g_terminate != nullptr) g_terminate();
+  std::abort();
+}
 
 }  // namespace
 
@@ -36,11 +52,14 @@ bool python_alive() { return g_alive.load(std::memory_order_acquire); }
 
 void python_is_gone() { g_alive.store(false, std::memory_order_release); }
 
-void python_is_leaving() { g_leaving.store(true, std::memory_order_release); }
+void python_is_leaving() {
+  if (g_leaving.exchange(true, std::memory_order_acq_rel)) return;
+  g_terminate = std::set_terminate(stay_or_terminate);
+}
 
 void stay_if_leaving() {
   if (!g_leaving.load(std::memory_order_acquire) || on_main_thread() || t_in_callback) return;
-  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+  stay();
 }
 
 void CallbackToken::add(int amount) { g_callbacks.fetch_add(amount, std::memory_order_acq_rel); }
